@@ -1,4 +1,4 @@
-"""The largest size of an open dimension of an exported program, which is read at each size."""
+"""The largest size of a dynamic dimension of an exported program, which is read at each size."""
 
 import json
 from pathlib import Path

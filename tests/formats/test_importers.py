@@ -9,7 +9,7 @@ import pytest
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.open_file import read_graph
-from tmmu_core.formats.signatures import refuses_onnx
+from tmmu_core.formats.signatures import refusal_onnx
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 
@@ -83,10 +83,10 @@ def test_sizes_and_shapes_may_not_be_mixed() -> None:
 def test_onnx_model_is_recognised_by_its_fields_in_any_order(length: int) -> None:
     model = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], []), producer_name="p" * length)
     model.functions.add(name="f")
-    assert refuses_onnx(model.SerializeToString()) == ""
+    assert refusal_onnx(model.SerializeToString()) == ""
     late = onnx.ModelProto(producer_name="p" * length).SerializeToString()
-    assert refuses_onnx(late) == "it ends before a graph begins"
-    assert refuses_onnx(late + onnx.ModelProto(functions=model.functions, graph=model.graph).SerializeToString()) == ""
+    assert refusal_onnx(late) == "it ends before a graph begins"
+    assert refusal_onnx(late + onnx.ModelProto(functions=model.functions, graph=model.graph).SerializeToString()) == ""
     functions_first = onnx.ModelProto(functions=model.functions).SerializeToString() + late
-    assert refuses_onnx(functions_first + model.SerializeToString()) == ""
-    assert refuses_onnx(late + b"\xf8\x01\x00") == "field 31 is not in an ONNX model (fields before it: 1)"
+    assert refusal_onnx(functions_first + model.SerializeToString()) == ""
+    assert refusal_onnx(late + b"\xf8\x01\x00") == "field 31 is not in an ONNX model (fields before it: 1)"

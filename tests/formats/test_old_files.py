@@ -147,7 +147,7 @@ def test_store_of_a_later_version_is_refused_as_such(tmp_path: Path) -> None:
     with sqlite3.connect(path) as store:
         store.execute("UPDATE alembic_version SET version_num = '9999'")
         store.execute("ALTER TABLE runs RENAME COLUMN planner TO made_by")
-    with pytest.raises(StoreFault, match="the store has revision"):
+    with pytest.raises(StoreFault, match="the store has version"):
         Store.at(f"sqlite:///{path}")
 
 

@@ -16,7 +16,7 @@ from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 
-REFUSES = {reader.name: reader.refuses for reader in READERS}
+REFUSES = {reader.name: reader.refusal for reader in READERS}
 
 
 def _checkpoint() -> bytes:

@@ -11,7 +11,7 @@ from tests.support.paths import DATA
 from tmmu_core.formats.pytorch import torch_module
 
 DATA = DATA / "torch"
-ASSUMED = "assumed sizes of open dimensions: x.0 = 4; for other sizes: --dims x.0=4"
+ASSUMED = "assumed sizes of dynamic dimensions: x.0 = 4; for other sizes: --dims x.0=4"
 AS_SAVED = "PyTorch is not installed: its forward pass is planned as saved."
 
 

@@ -1,8 +1,8 @@
 """Open a file of any known format by its content: graph, packing instance, plan, trace or checkpoint.
 
-``READERS`` is the table of formats. To add a format, write a module with the functions ``refuses(data)`` and
+``READERS`` is the table of formats. To add a format, write a module with the functions ``refusal(data)`` and
 ``read(data, name)``, and add a row. The modules are imported on first use. If a module is slow to import, its
-``refuses`` is in :mod:`.signatures`, named after the format. :func:`constants_of` finds a graph's constants in its
+``refusal`` is in :mod:`.signatures`, named after the format. :func:`constants_of` finds a graph's constants in its
 file; their bytes are read on use.
 """
 
@@ -43,10 +43,10 @@ class Reader:
     function: str  # ``module:function``, relative to this folder, that reads ``(unpacked bytes, file name)``
     takes_dims: bool = False  # whether ``read`` accepts bounds of named dimensions, from which it infers shapes
 
-    def refuses(self, data: bytes) -> str:
+    def refusal(self, data: bytes) -> str:
         """Return why unpacked bytes are not of this format; ``""`` if they are, even if they are damaged."""
-        signature = getattr(signatures, f"refuses_{self.name.replace('-', '_')}", None)
-        return str((signature or _load(f"{self.function.partition(':')[0]}:refuses"))(data))
+        signature = getattr(signatures, f"refusal_{self.name.replace('-', '_')}", None)
+        return str((signature or _load(f"{self.function.partition(':')[0]}:refusal"))(data))
 
     def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
         """Return the content of unpacked bytes. Raises ``TmmuError``; the caller adds the file to it."""
@@ -102,7 +102,7 @@ def read_any(
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
         if (unplannable_format := unplannable.by_magic(plain)) is not None:
             raise unplannable_format.refusal()
-        if signatures.refuses_torch_snapshot(plain):  # a valid snapshot has many values: one per field of an event
+        if signatures.refusal_torch_snapshot(plain):  # a valid snapshot has many values: one per field of an event
             document.refuse_many_values(plain, 0 if plain is data else len(data))
         opened = _read_by_content(plain, name, readers)
     return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
@@ -111,7 +111,7 @@ def read_any(
 def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Opened:
     tried: list[Tried] = []
     for k, reader in enumerate(readers):
-        if reason := reader.refuses(plain):
+        if reason := reader.refusal(plain):
             tried.append((reader.name, reason))
             continue
         try:
@@ -120,7 +120,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
             _refuse_later_version(plain)
             if isinstance(error, InvalidIrShapes):
                 raise
-            others = [(other.name, other.refuses(plain) or "an earlier reader matches") for other in readers[k + 1 :]]
+            others = [(other.name, other.refusal(plain) or "an earlier reader matches") for other in readers[k + 1 :]]
             error.tried = error.tried or (*tried, (reader.name, error.message), *others)
             raise
     _refuse_later_version(plain)
@@ -177,7 +177,7 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
     """Read a graph; ``envelopes``: bounds of its dimensions. Raises ``InvalidIrShapes`` for unknown or unused names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
-        reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
+        reader = next((reader for reader in GRAPH_READERS if not reader.refusal(plain)), None)
         graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
     if unknown is not None:
@@ -228,9 +228,9 @@ def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constan
     head = data[:HEAD]
     if head.startswith(unplannable.ZIP):
         module = ".pytorch.exported_program.pt2_graph"
-    elif not _load(".edge.tflite:refuses")(head):
+    elif not _load(".edge.tflite:refusal")(head):
         module = ".edge.tflite"
-    elif document.kind(head) or signatures.refuses_onnx(data):
+    elif document.kind(head) or signatures.refusal_onnx(data):
         return Constants({})
     else:
         module = ".onnx.onnx_weights"

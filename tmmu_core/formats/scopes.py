@@ -28,7 +28,7 @@ class Host(Protocol):
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor with the shape and dtype of ``tensor``, or of one row of ``tensor``, and return its id."""
 
-    def place(self, node: Node, scope: str) -> None:
+    def add_node(self, node: Node, scope: str) -> None:
         """Append a node."""
 
     @property
@@ -64,7 +64,7 @@ def branch(
         if result in written and reads.count(result) == 1 and _same_bytes(host, result, output)
     )
     closing = "If.close" if len(bodies) > 1 else "Call.close"
-    _place(host, site.scope, Node("", closing, reads, (*site.outputs, *site.views), inplace=pairs or "none"))
+    _add_node(host, site.scope, Node("", closing, reads, (*site.outputs, *site.views), inplace=pairs or "none"))
 
 
 def repeat(
@@ -87,12 +87,12 @@ def repeat(
     stacked = site.outputs[len(states) :]
     places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(stacked)))
     if places:
-        _place(host, site.scope, Node("", f"{kind}.open", tuple(initial), places, inplace="none"))
+        _add_node(host, site.scope, Node("", f"{kind}.open", tuple(initial), places, inplace="none"))
     start = len(host.nodes)
     conditions = condition([*states, *extra], f"{site.scope}/cond") if condition else []
     rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(scanned)])
     if rows:
-        _place(host, site.scope, Node("", "Scan.next", tuple(scanned), rows, inplace="none"))
+        _add_node(host, site.scope, Node("", "Scan.next", tuple(scanned), rows, inplace="none"))
     body_results = body([*states, *rows, *extra], f"{site.scope}/body")
     results = [_copied_state(host, site, *pair, states) for pair in zip(body_results, places, strict=True)]
     written = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
@@ -101,7 +101,7 @@ def repeat(
     reads = tuple(dict.fromkeys([*places, *conditions, *results, *captures]))
     overwrites = tuple([(k, k) for k, output in enumerate(site.outputs) if _same_bytes(host, places[k], output)])
     writes = (*site.outputs, *site.views)
-    _place(host, site.scope, Node("", f"{kind}.close", reads, writes, inplace="none", in_place_write=overwrites))
+    _add_node(host, site.scope, Node("", f"{kind}.close", reads, writes, inplace="none", in_place_write=overwrites))
 
 
 def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
@@ -109,7 +109,7 @@ def _copied_state(host: Host, site: Site, result: str, place: str, states: Seque
     if result == place or _root(host, result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
-    _place(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
+    _add_node(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
     return copy
 
 
@@ -124,7 +124,7 @@ def _same_bytes(host: Host, first: str, second: str) -> bool:
     return one.view is None and two.view is None and fixed_bytes(one) == fixed_bytes(two)
 
 
-def _place(host: Host, scope: str, node: Node) -> None:
+def _add_node(host: Host, scope: str, node: Node) -> None:
     """Append a node. Its id is ``scope/open`` for ``Loop.open``, and ``scope`` for an operator without a dot."""
     suffix = node.instr.partition(".")[2]
-    host.place(msgspec.structs.replace(node, node_id=f"{scope}/{suffix}" if suffix else scope), scope)
+    host.add_node(msgspec.structs.replace(node, node_id=f"{scope}/{suffix}" if suffix else scope), scope)

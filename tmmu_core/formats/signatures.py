@@ -7,7 +7,7 @@ MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25
 MEMORY_EVENTS = "memory_allocation"  # category of the memory events of an ExecuTorch trace
 
 
-def refuses_onnx(data: bytes) -> str:
+def refusal_onnx(data: bytes) -> str:
     """Return why bytes are not an ONNX model; ``""`` if they have a graph, and only a model's fields before it."""
     position, valid_fields = 0, 0
     while position < len(data):
@@ -37,7 +37,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     return value, position
 
 
-def refuses_torch_snapshot(data: bytes) -> str:
+def refusal_torch_snapshot(data: bytes) -> str:
     """Return why bytes are not a snapshot of PyTorch's allocator; ``""`` if they have its keys."""
     if data.startswith(b"\x80"):
         known = b"segments" in data or b"device_traces" in data or (b"total_size" in data and b"blocks" in data)
@@ -50,14 +50,14 @@ def refuses_torch_snapshot(data: bytes) -> str:
     return "" if known else 'it has no "segments" with blocks'
 
 
-def refuses_torch_profile(data: bytes) -> str:
+def refusal_torch_profile(data: bytes) -> str:
     """Return why bytes are not a trace of PyTorch's profiler with memory events; ``""`` if they are."""
     if document.kind(data) != "json" or b'"traceEvents"' not in data:
         return 'it is not a JSON object with "traceEvents"'
     return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
 
 
-def refuses_executorch_trace(data: bytes) -> str:
+def refusal_executorch_trace(data: bytes) -> str:
     """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they have its keys."""
     if document.kind(data) != "json":
         return "it does not begin like a JSON object"

@@ -116,7 +116,7 @@ class _Document(_Strict):
 register_types(_Document)
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a structured problem; ``""`` for one, even if it is damaged."""
     if reason := document.refusal_reason(data):
         return reason

@@ -1,4 +1,4 @@
-"""Sizes that a reader assumes for the open dimensions of a model file, and the texts that list them."""
+"""Sizes that a reader assumes for the dynamic dimensions of a model file, and the texts that list them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ def assumed_text(graph: Graph, dims: Mapping[str, int] | None = None) -> str:
     used = _used_dims(graph)
     option = dims_text({name: size for name, size in sizes.items() if name in used})
     how = f"; for other sizes: --dims {option}" if option else ""
-    return f"assumed sizes of open dimensions: {listed}{how}" if sizes else ""
+    return f"assumed sizes of dynamic dimensions: {listed}{how}" if sizes else ""
 
 
 SHAPE_SOURCES: dict[ShapeFrom, str] = {

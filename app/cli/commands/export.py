@@ -55,7 +55,7 @@ def _render(plan: Plan, constants: Constants | None = None, prefix: str | None =
 
 
 PROJECT = "c-project"  # the format that writes a folder
-MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
+MODELS = {"tflm": (tflite.refusal, ".tflite"), "onnx": (signatures.refusal_onnx, ".onnx")}
 """Format → (function that returns an error text for bytes that are no such model, file extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
@@ -112,14 +112,14 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
     """Write a model file with a plan in it. ``name``: the model, or a plan or graph of the model ``model_name``."""
     data, source = input_of(name)
     opened = read_any(data, source, request.dims)
-    refuses, ending = MODELS[to]
+    refusal, ending = MODELS[to]
     if model_name is not None:
-        if not refuses(data):
+        if not refusal(data):
             raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
         data, source = input_of(model_name)
     elif not isinstance(opened, Graph):
         raise UsageError(f"{name} does not contain a model.", "Pass the model file with --model.")
-    if refuses(data):
+    if refusal(data):
         raise UsageError(f"{source} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
     return (_write_tflm if to == "tflm" else _write_onnx)(name, opened, (data, source), request, output)
 
@@ -134,8 +134,8 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     write_output(output, written.data, "the model with its plan")
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
-    if written.left:
-        print_note(f"left to the runtime: {numbers.some(written.left)}")
+    if written.unplaced:
+        print_note(f"left to the runtime: {numbers.some(written.unplaced)}")
         if not is_graph:
             print_note("the runtime keeps these tensors longer than the plan; export the model file to place them")
     return SUCCESS

@@ -40,7 +40,7 @@ def reusing() -> Graph:
 
 
 def open_batch() -> Graph:
-    """Return a graph with an open size."""
+    """Return a graph with a dynamic size."""
     given = graph([tensor("x", "B", role="input"), tensor("y", "B")], [node("n0", "x", "y")], "x", "y")
     return msgspec.structs.replace(given, dims={"B": Dim(1, 8)}, assumed={"B": 8})
 
@@ -88,7 +88,7 @@ CONDITIONS = [
     ("fit OPEN --capacity 1MiB", "B = 8; for other sizes"),
     ("gate OPEN --max-extent 1MiB", "B = 8; for other sizes"),
     ("compare OPEN OPEN", "B = 8; for other sizes"),
-    ("verify PLAN_OF_OPEN", "open.plan.json: assumed sizes of open dimensions: B = 8"),
+    ("verify PLAN_OF_OPEN", "open.plan.json: assumed sizes of dynamic dimensions: B = 8"),
     ("plan OPEN", "B = 8; for other sizes"),
     ("gate PLAN_OF_REUSING --max-extent 1MiB", "not taken by the planner"),
     ("verify PLAN_OF_REUSING", "not taken by the planner"),

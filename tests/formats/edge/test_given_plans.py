@@ -50,7 +50,7 @@ def rows(found: PlainInstance) -> list[tuple[int, int, int, int]]:
 def test_given_plan_verifies_and_has_its_extent_and_bound(name: str) -> None:
     reader, extent, bound = FIGURES[name]
     data = (GIVEN / name).read_bytes()
-    assert [each.name for each in READERS if not each.refuses(data)] == [reader]
+    assert [each.name for each in READERS if not each.refusal(data)] == [reader]
     assert name.startswith(opened(name).name)
     theirs = make_plan(opened(name), PlanRequest()).plan
     assert verify_plan(theirs).ok

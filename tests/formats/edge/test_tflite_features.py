@@ -34,7 +34,7 @@ class T:
     external: int = 0  # which of the buffers in other files its data are
     buffer: int = 0  # which of the buffers its data are, where not one of its own: the tensor's number and one
     scale: float = 0.0  # of its quantization; the zero point is 0
-    signature: tuple[int, ...] = ()  # its shape with −1 for open dimensions; empty if none is open
+    signature: tuple[int, ...] = ()  # its shape with −1 for dynamic dimensions; empty if none is open
 
 
 @dataclass

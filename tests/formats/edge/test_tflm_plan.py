@@ -98,9 +98,9 @@ def test_long_lived_tensors_are_left_to_the_runtime() -> None:
     """A plan of the file's own graph frees the results of control flow while its bodies run; the runtime does not."""
     found = MicroModel(BRANCH)
     written = with_plan(found, make_plan(found.graph, PlanRequest(planner="auto")).plan)
-    assert written.left
-    assert written.offsets.count(-1) == len(written.left)
-    assert planned(BRANCH).left == ()
+    assert written.unplaced
+    assert written.offsets.count(-1) == len(written.unplaced)
+    assert planned(BRANCH).unplaced == ()
 
 
 ISOLATED = model([X, Y], [Op("RELU", (0,), (1,))], bodies=[Sub([X, Y], [Op("RELU", (0,), (1,))], (0,), (1,))])

@@ -1,4 +1,4 @@
-"""Open sizes are assumed, reported or given; shapes that inference does not find are measured by a run."""
+"""Dynamic sizes are assumed, reported or given; shapes that inference does not find are measured by a run."""
 
 import json
 from pathlib import Path
@@ -146,7 +146,7 @@ def test_error_about_an_open_size_has_the_option(monkeypatch: pytest.MonkeyPatch
     assert "tmmu-plan-explorer[run]" in caught.value.hint
 
 
-# --- open sizes as exporters write them --------------------------------------------------------------------------
+# --- dynamic sizes as exporters write them --------------------------------------------------------------------------
 
 
 def test_minus_one_in_a_declared_output_is_an_open_size() -> None:

@@ -7,7 +7,7 @@ from tests.plans.examples import chain_plan, ledger_plan, solved
 from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.planfile.trace import read_trace, refuses, to_cbor_sequence, to_json_lines
+from tmmu_core.formats.planfile.trace import read_trace, refusal, to_cbor_sequence, to_json_lines
 
 
 def lines(trace: bytes) -> list[dict[str, object]]:
@@ -104,12 +104,12 @@ def test_trace_is_recognised_by_its_first_record() -> None:
     whole = chain_plan(2)
     first, *rest = to_json_lines(whole).splitlines()
     later = msgspec.json.encode({"pad": "x" * 5000, **msgspec.json.decode(first)})
-    assert refuses(b"\n".join([later, *rest])) == ""
-    assert refuses(b"\n".join([b"", first, *rest])) == ""
-    assert refuses(b"\n".join([b'{"a": 1}', first])) != ""
+    assert refusal(b"\n".join([later, *rest])) == ""
+    assert refusal(b"\n".join([b"", first, *rest])) == ""
+    assert refusal(b"\n".join([b'{"a": 1}', first])) != ""
     one = cbor2.dumps({"line\nend": 1, **msgspec.json.decode(first)})
-    assert refuses(one + to_cbor_sequence(whole)) == ""
-    assert refuses(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""
+    assert refusal(one + to_cbor_sequence(whole)) == ""
+    assert refusal(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""
 
 
 @pytest.mark.parametrize("schema", ["tmmu_trace/1.0", "other/1", ""])

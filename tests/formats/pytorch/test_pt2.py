@@ -101,7 +101,7 @@ def with_pickles(mark: Path) -> bytes:
 
 
 def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
-    """Return a program whose sizes, names of open sizes and guards are Python code that creates ``mark``."""
+    """Return a program whose sizes, names of dynamic sizes and guards are Python code that creates ``mark``."""
     evil = f"__import__('pathlib').Path({str(mark)!r}).touch()"
 
     def change(document: dict[str, Any]) -> None:
@@ -254,7 +254,7 @@ def test_program_of_before_2_8_is_read() -> None:
         members |= {"serialized_exported_program.json": model, "serialized_state_dict.pt": b"", "version": b"8.2"}
 
     data = rewritten("two_layers", change)
-    assert pt2_archive.refuses(data) == ""
+    assert pt2_archive.refusal(data) == ""
     assert as_saved(pt2_archive.read_program(data), "") == as_saved(
         pt2_archive.read_program((DATA / "two_layers.pt2").read_bytes()), ""
     )

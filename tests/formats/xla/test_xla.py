@@ -186,9 +186,9 @@ def test_sample_opens_as_the_plan_of_xla() -> None:
 
 @pytest.mark.parametrize("half", [xla_dump.ASSIGNMENT, xla_dump.LIVE_RANGE])
 def test_half_of_a_dump_is_recognised(half: str) -> None:
-    assert xla_dump.refuses(f"{half}\n".encode()) == ""
-    assert xla_dump.refuses(f"HloModule m\nENTRY e\n{half}\n".encode()) == ""
-    assert xla_dump.refuses(b"HloModule m\nENTRY e\n") != ""
+    assert xla_dump.refusal(f"{half}\n".encode()) == ""
+    assert xla_dump.refusal(f"HloModule m\nENTRY e\n{half}\n".encode()) == ""
+    assert xla_dump.refusal(b"HloModule m\nENTRY e\n") != ""
 
 
 # --- origins from the program's text -----------------------------------------------------------------------------
@@ -243,9 +243,9 @@ def test_program_text_changes_no_byte_and_no_line_number() -> None:
         PROGRAM + LIVE_RANGE + ASSIGNMENT,
         LIVE_RANGE + PROGRAM + ASSIGNMENT,
     ):
-        assert xla_dump.refuses(text.encode()) == ""
+        assert xla_dump.refusal(text.encode()) == ""
         assert read_dump(text.encode())[0] == alone[0]
-    assert xla_dump.refuses(PROGRAM.encode())
+    assert xla_dump.refusal(PROGRAM.encode())
     broken = PROGRAM + LIVE_RANGE + ASSIGNMENT.replace("(size=32,offset=0)", "(size=32)")
     with pytest.raises(UnreadableInput) as caught:
         read_dump(broken.encode())

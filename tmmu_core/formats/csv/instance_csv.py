@@ -38,7 +38,7 @@ LAST_STEP = 2**62
 LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a packing instance; ``""`` for a CSV whose first line names its columns."""
     if document.kind(data):
         return "it begins like a JSON object or a CBOR map"

@@ -45,7 +45,7 @@ KERNEL, DELEGATE, MOVE, JUMP, FREE = 1, 2, 3, 4, 5  # types of instructions: num
 UNBOUND = 2  # ``TensorShapeDynamism`` of a tensor without an upper bound
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not an ExecuTorch program; ``""`` if they are."""
     return "" if data[4:6] == b"ET" and data[6:8].isdigit() else "bytes 4 to 8 are not ET12"
 

@@ -11,7 +11,7 @@
   memory (``workspace``), live from the start.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: Vela's commands contain
   addresses. A tensor that Vela's plan places inside of the scratch tensor is a view of the scratch tensor.
-* A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists the open sizes of the inputs.
+* The size of a dynamic dimension of ``shape_signature`` is in ``shape``. A note lists the dynamic sizes of the inputs.
 * The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
   use of a body has its own activations; constants and variables are shared.
 * ``Node.unplanned`` lists bodies that are not planned, and results whose size depends on data or is a placeholder.
@@ -46,7 +46,7 @@ ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaB
 NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it compiles
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a TensorFlow Lite model; ``""`` if they are."""
     return "" if data[4:8] == b"TFL3" else "bytes 4 to 8 are not TFL3"
 
@@ -102,7 +102,7 @@ class _Reading:
         self.constants: dict[str, Any] = {}  # id of a constant → its table in the file
         self.variables: dict[str, Tensor] = {}  # name → variable of the handles with that name
         self.main = Use(file.subgraph(0))
-        self.open_inputs = [i for i in self.main.subgraph.inputs if i in self.main.subgraph.open_tensors]
+        self.dynamic_inputs = [i for i in self.main.subgraph.inputs if i in self.main.subgraph.dynamic_tensors]
         self.uses = [self.main]
         self.used_ids = {tensor.id for tensor in self.main.subgraph.tensors}
         self.node_ids: set[str] = set()
@@ -128,8 +128,8 @@ class _Reading:
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
         tensors = (*[self.tensors[name] for name in ids], *self.variables.values())
         name = PurePath(self.name).name.removesuffix(".tflite") + suffix
-        open_tensors = [main.subgraph.tensors[i] for i in self.open_inputs]
-        listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in open_tensors)
+        dynamic_tensors = [main.subgraph.tensors[i] for i in self.dynamic_inputs]
+        listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in dynamic_tensors)
         note = f"sizes that the model leaves open are those in the file: {listed}; resize inputs in the converter."
         return Graph(
             *(tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name),
@@ -171,17 +171,17 @@ class _Reading:
             unplanned = [self.file.label(number) for number in operator.bodies]
             if operator.instr in tflite_subgraph.SUBGRAPH_FIELDS and not unplanned:
                 unplanned = ["bodies that the model does not name"]
-            is_open = use.subgraph.open_tensors
-            if not self.open_inputs and is_open.isdisjoint(reads):  # else the size can be that of an open input
-                unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in is_open]
+            dynamic = use.subgraph.dynamic_tensors
+            if not self.dynamic_inputs and dynamic.isdisjoint(reads):  # else the size can be that of a dynamic input
+                unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in dynamic]
             inplace = tflite_subgraph.permission(use.subgraph.tensors, operator.instr, reads, writes)
             if operator.instr in tflite_subgraph.SAME_SIZE and inplace == "none" and not unplanned:
-                ids = [use.subgraph.tensors[i].id for i in writes if i in is_open]
+                ids = [use.subgraph.tensors[i].id for i in writes if i in dynamic]
                 unplanned += [f"{own}: its size in the file is a placeholder" for own in ids]
             inputs = (*[self._id(use, i) for i in reads], *variables)
             outputs = tuple([self._id(use, i) for i in writes])
             node = Node(name, operator.instr, inputs, outputs, inplace=inplace, unplanned=tuple(unplanned))
-            self.place(node, use.scope)
+            self.add_node(node, use.scope)
 
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:
         """Append the bodies of a control-flow operator as nested scopes. Return False if they cannot be planned."""
@@ -230,7 +230,7 @@ class _Reading:
             use.variable_of = {to: caller.variable_of[at] for to, at in handles if at in caller.variable_of}
             if arguments:
                 copies = tuple([self._id(use, i) for i in body.inputs])
-                self.place(Node(f"{scope}/open", f"{kind}.open", tuple(arguments), copies, inplace="none"), scope)
+                self.add_node(Node(f"{scope}/open", f"{kind}.open", tuple(arguments), copies, inplace="none"), scope)
             self._run(use)
             return [self._id(use, i) for i in body.outputs]
 
@@ -270,7 +270,7 @@ class _Reading:
         self.tensors[own] = Tensor(own, self.tensors[tensor].shape[row:], self.tensors[tensor].dtype)
         return own
 
-    def place(self, node: Node, scope: str) -> None:
+    def add_node(self, node: Node, scope: str) -> None:
         self.nodes.append(structs.replace(node, node_id=_unused(node.node_id, self.node_ids), scope=scope))
 
 

@@ -85,7 +85,7 @@ class Subgraph:
     outputs: tuple[int, ...]
     operators: tuple[Operator, ...]
     tensors: tuple[Tensor, ...]
-    open_tensors: frozenset[int]  # tensors with an open dimension in ``shape_signature``; ``shape`` has its size
+    dynamic_tensors: frozenset[int]  # tensors with a dynamic dimension in ``shape_signature``; ``shape`` has its size
 
     @property
     def words(self) -> int:

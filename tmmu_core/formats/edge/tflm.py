@@ -26,7 +26,7 @@ _ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|
 _KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMBER} bytes", re.A)
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a log of this kind; ``""`` if they are."""
     is_known = is_log(data) and (b"[RecordingMicroAllocator]" in data or b"first_used=" in data)
     return "" if is_known else "it has no line of TensorFlow Lite Micro's memory planner or allocator"

@@ -77,7 +77,7 @@ class MicroModel:
         if parts:
             hint = "Export a model with fixed sizes, in which the main subgraph runs all others without recursion."
             raise Misuse(f"{self.name} has a part that is not planned: {parts[0]}.", hint)
-        self.lives: dict[Key, tuple[int, int]] = {}  # tensor → its first and last scope, if it is used
+        self.live_scopes: dict[Key, tuple[int, int]] = {}  # tensor → its first and last scope, if it is used
         self.scopes = [Scope("enter")]
         self._enter(0)
 
@@ -97,7 +97,7 @@ class MicroModel:
         """Return tensor → id, for tensors with one id in ``plan``. Raises ``Misuse`` for another model or order."""
         used = Counter((number, i) for number, ids in self.uses for i in ids)
         found = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
-        as_run = {key: _id(key) for key in self.in_arena if key in self.lives}
+        as_run = {key: _id(key) for key in self.in_arena if key in self.live_scopes}
         for graph, ids in ((self.graph, found), (self.as_run, as_run)):
             own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have been renamed
             if plan.ir_hash == own and plan.execution_order == graph.execution_order:
@@ -111,7 +111,7 @@ class MicroModel:
         """The graph to plan: for one subgraph, the graph of the file; for several, a graph with a node per scope."""
         if len(self.counts) == 1:
             return self.graph
-        lives = {key: self.lives[key] for key in self.in_arena if key in self.lives}
+        lives = {key: self.live_scopes[key] for key in self.in_arena if key in self.live_scopes}
         nodes = []
         for k, scope in enumerate(self.scopes[1:], 1):
             reads = [key for key, (first, last) in lives.items() if first < k == last]
@@ -133,8 +133,8 @@ class MicroModel:
         scope = len(self.scopes) - 1
         for i in tensors:
             if i != ABSENT:
-                first, _ = self.lives.get((number, i), (BEFORE if is_read else scope, 0))
-                self.lives[number, i] = first, scope
+                first, _ = self.live_scopes.get((number, i), (BEFORE if is_read else scope, 0))
+                self.live_scopes[number, i] = first, scope
 
     def _enter(self, number: int) -> None:
         """Record the scopes of a subgraph and of its bodies, and the live ranges of their tensors."""
@@ -167,7 +167,7 @@ class TflmFile:
 
     data: bytes
     offsets: tuple[int, ...]  # per tensor of each subgraph, its offset in bytes, or −1
-    left: tuple[str, ...]  # ids of the activations that the runtime places
+    unplaced: tuple[str, ...]  # ids of the activations that the runtime places
     extent_bytes: int  # end of the last tensor with an offset: a lower bound on the head's size in the arena
 
 
@@ -182,14 +182,14 @@ def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
 
     def collide(key: Key, place: tuple[int, int], other: Key) -> bool:
         """Return whether two tensors share bytes and a scope, without a permitted in-place update."""
-        (first, last), (other_first, other_last) = model.lives[key], model.lives[other]
+        (first, last), (other_first, other_last) = model.live_scopes[key], model.live_scopes[other]
         if place[0] >= placed[other][1] or placed[other][0] >= place[1] or first > other_last or other_first > last:
             return False
         operand, result = (key, other) if first < other_first else (other, key)
-        is_granted = (operand, result) in in_place and model.lives[operand][1] == model.lives[result][0]
+        is_granted = (operand, result) in in_place and model.live_scopes[operand][1] == model.live_scopes[result][0]
         return not (is_granted and place[0] == placed[other][0])
 
-    for key in (key for key in model.in_arena if key in model.lives):
+    for key in (key for key in model.in_arena if key in model.live_scopes):
         start = int(plan.offset[rows[key]]) if key in rows else 0
         place = start, start + -(-model.in_arena[key] // tflite.ALIGNMENT) * tflite.ALIGNMENT
         if key in rows and not any(collide(key, place, other) for other in placed):
@@ -197,7 +197,7 @@ def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
         else:
             unplaced.append(model.tensor(key).id)
     # The runtime reserves bytes for every tensor without an offset, even if no operator uses the tensor.
-    offsets = {key: 0 for key in model.in_arena if key not in model.lives}
+    offsets = {key: 0 for key in model.in_arena if key not in model.live_scopes}
     offsets |= {key: at for key, (at, _) in placed.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)

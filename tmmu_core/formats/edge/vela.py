@@ -30,7 +30,7 @@ _TITLE = re.compile(r"(?:Allocation, memory|Tensor Allocation for(?: mem_area)?)
 _Buffers = dict[tuple[int, int, int, int], list[str]]  # (first step, last step, address, size) → names of the buffer
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not an allocation log of Vela; ``""`` if they are."""
     is_known = allocator_plan.is_log(data) and b"Start Time" in data and b"Tensor Size" in data
     return "" if is_known else "it has no table of Vela with Start Time and Tensor Size"

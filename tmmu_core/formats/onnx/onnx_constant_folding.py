@@ -21,26 +21,26 @@ MAX_FOLDED_ELEMENTS = 1024  # maximum number of elements of a folded value
 
 Array = NDArray[Any]
 
-OPEN = -(2**63)  # marks an open size in a shape or a vector of sizes
+DYNAMIC = -(2**63)  # marks a dynamic size in a shape or a vector of sizes
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})  # copy elements of vectors
 SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # results not much larger than the operands
 
 
 def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProto | None:
     """Return the model with the results of foldable nodes as initialisers; ``None`` without foldable nodes."""
-    shapes = {name: tuple([dim if isinstance(dim, int) else OPEN for dim in dims]) for name, (_, dims) in known.items()}
+    shapes = {name: tuple([d if isinstance(d, int) else DYNAMIC for d in dims]) for name, (_, dims) in known.items()}
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     values = small_weights(model)
-    open_values: set[str] = set()  # vectors with OPEN: ``Shape`` writes them, ``SELECTIONS`` read and write them
+    dynamic_values: set[str] = set()  # vectors with DYNAMIC: ``Shape`` writes them, ``SELECTIONS`` read and write them
     nodes: list[onnx.NodeProto] = []
     folded: dict[str, Array] = {}
     opsets = list(model.opset_import)
     for node in model.graph.node:
-        results = _evaluated(node, values, open_values, shapes, opsets)
+        results = _evaluated(node, values, dynamic_values, shapes, opsets)
         values |= results
-        reads_open = node.op_type == "Shape" or not open_values.isdisjoint(node.input)
-        if reads_open and any(OPEN in array for array in results.values()):
-            open_values |= results.keys()
+        reads_dynamic = node.op_type == "Shape" or not dynamic_values.isdisjoint(node.input)
+        if reads_dynamic and any(DYNAMIC in array for array in results.values()):
+            dynamic_values |= results.keys()
         elif results:
             folded |= results
             continue
@@ -65,7 +65,7 @@ def small_weights(model: onnx.ModelProto) -> dict[str, Array]:
 def _evaluated(
     node: onnx.NodeProto,
     values: Mapping[str, Array],
-    open_values: set[str],
+    dynamic_values: set[str],
     shapes: Mapping[str, tuple[int, ...]],
     opsets: list[Any],
 ) -> dict[str, Array]:
@@ -75,13 +75,13 @@ def _evaluated(
         return {}
     if operator in SHAPE_OPERATORS:
         shape = shapes.get(node.input[0])
-        return {} if shape is None or (operator == "Size" and OPEN in shape) else shape_result(node, shape)
-    result_shapes = [shapes.get(name, (OPEN,)) for name in node.output if name]
-    is_small = all(OPEN not in shape and prod(shape) <= MAX_FOLDED_ELEMENTS for shape in result_shapes)
+        return {} if shape is None or (operator == "Size" and DYNAMIC in shape) else shape_result(node, shape)
+    result_shapes = [shapes.get(name, (DYNAMIC,)) for name in node.output if name]
+    is_small = all(DYNAMIC not in shape and prod(shape) <= MAX_FOLDED_ELEMENTS for shape in result_shapes)
     copied = node.input if operator == "Concat" else node.input[:1]  # other operands are indices, axes or ends
-    may_be_open = copied if operator in SELECTIONS else ()
+    may_be_dynamic = copied if operator in SELECTIONS else ()
     operands = [name for name in node.input if name]
-    is_known = all(name in values and (name in may_be_open or name not in open_values) for name in operands)
+    is_known = all(name in values and (name in may_be_dynamic or name not in dynamic_values) for name in operands)
     results: dict[str, Array] = {}
     if is_known and (is_small or operator in SMALL_RESULTS):
         with suppress(Exception):  # any error of numpy

@@ -4,7 +4,7 @@
 2. Local functions are inlined. The bodies of If, Loop and Scan are flattened at their node (:mod:`.onnx_scopes`);
    branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
    are refused.
-3. Open sizes of the inputs become ``dims`` with bounds and ``assumed`` sizes. A batch is 1 (bounds 1 to 8), any other
+3. Dynamic sizes of the inputs become ``dims`` with bounds and ``assumed`` sizes. A batch is 1 (bounds 1 to 8), another
    size is 512 (1 to 512). Sizes at which the model cannot run are changed (:mod:`.onnx_written_sizes`). A size that is
    the product of one or two dimensions and a number (``2 * N``) is written as these factors (:mod:`.onnx_shapes`).
    Shapes that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`). A node that writes a value with
@@ -90,7 +90,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
             graph = _build_with_runtime_shapes(data, flat, facts, sizes, name, error)
     except InvalidIrShapes as error:
         if sizes.assumed and "--dims" not in error.hint:
-            error.hint += f" Open sizes of the model were assumed. Change them: --dims {dims_text(sizes.assumed)}"
+            error.hint += f" Dynamic sizes of the model were assumed. Change them: --dims {dims_text(sizes.assumed)}"
         raise
     return msgspec.structs.replace(graph, notes=tuple(notes))
 
@@ -220,7 +220,7 @@ class Builder:
     """Builds one graph of a flat model; use it once."""
 
     def __init__(self, flat: Flat, facts: Facts, sizes: Sizes, source: str) -> None:
-        self.flat, self.graph, self.facts, self.open_sizes, self.source = flat, flat.model.graph, facts, sizes, source
+        self.flat, self.graph, self.facts, self.sizes, self.source = flat, flat.model.graph, facts, sizes, source
         self.versions = {entry.domain: entry.version for entry in flat.model.opset_import}
         self.weights = {weight.name for weight in self.graph.initializer}
         self.outputs = list(dict.fromkeys(value.name for value in self.graph.output))
@@ -252,7 +252,7 @@ class Builder:
         return Graph(
             *(tuple(self.tensors.values()), tuple(nodes), tuple(inputs), tuple(self.outputs), GRAPH_SCHEMA),
             name=(self.graph.name or PurePath(self.source).stem) + note,
-            assumed=self.open_sizes.assumed,
+            assumed=self.sizes.assumed,
             execution_order=tuple(ids),
             shapes_from=self._shapes_from(),
             origins={node_id: origin for node_id, origin in origins if origin != Origin()},
@@ -367,7 +367,7 @@ class Builder:
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
         closing = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
-        size = size_without_input(self.flat.model, name, self.open_sizes.dims)
+        size = size_without_input(self.flat.model, name, self.sizes.dims)
         if closing is not None:
             name, scope = dict(in_place(closing))[name], node_id.rpartition("/")[0]
             operator = closing.op_type.partition(".")[0]

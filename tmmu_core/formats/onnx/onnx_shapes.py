@@ -69,7 +69,7 @@ class Sizes:
 
 
 def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
-    """Return the named dimensions with their bounds. Changes ``model``: names every open size of an input.
+    """Return the named dimensions with their bounds. Changes ``model``: names every dynamic size of an input.
 
     An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name that
     is used for axis 0 only, or contains "batch", is a batch. If no name contains "batch", B and N are batches too. A
@@ -234,7 +234,7 @@ def _infer_with_declared(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.Mode
 
 
 def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedShape:
-    """Return the inferred shape (else the declared one), with open sizes from a declared shape of equal rank."""
+    """Return the inferred shape (else the declared one), with dynamic sizes from a declared shape of equal rank."""
     if inferred is None or len(inferred[1]) != len(declared[1]):
         return inferred or declared
     pairs = zip(inferred[1], declared[1], strict=True)
@@ -275,7 +275,7 @@ def _infer_once(model: onnx.ModelProto, *, propagate: bool = False) -> TypedShap
     known = declared_by(inferred)
     if any(isinstance(dim, str) for _, shape in known.values() for dim in shape):
         own = {dim for _, shape in declared_by(model).values() for dim in shape}
-        for _, shape in known.values():  # inference names open sizes "unk__0"
+        for _, shape in known.values():  # inference names dynamic sizes "unk__0"
             shape[:] = [dim if isinstance(dim, int) or dim in own else None for dim in shape]
     return known
 

@@ -76,7 +76,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a checkpoint (TMMU v2 §10); ``""`` if they are, even if they are damaged."""
     if document.kind(data) != "cbor":
         return "it does not begin like a CBOR map"

@@ -87,22 +87,25 @@ class PlanDocument(HeadDocument):
 register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocument, PlanDocument)
 
 
-def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
-    """Return why a document is no version of ``schema``, or ``""``. If damaged, search the slice ``identifying``."""
+def schema_refusal(data: bytes, schema: str, searched: slice) -> str:
+    """Return why a document does not have ``schema`` in any version, or "".
+
+    If the document is damaged, search the slice ``searched`` for the name of the schema.
+    """
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not {schema!r}'
     if kind.encode() not in data:
         return refusal
     try:
         found = document.text_field(data, "schema") or ""
     except (UnreadableInput, msgspec.DecodeError):
-        return "" if kind.encode() in data[identifying] else refusal
+        return "" if kind.encode() in data[searched] else refusal
     return "" if found.startswith(kind) else refusal
 
 
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # texts; a mapping under such a key is an arena's note
+    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # text; an arena with this name has a mapping instead
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
     return head

@@ -122,7 +122,7 @@ def to_parquet(plan: Plan) -> bytes:
 WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor, "csv": to_csv, "parquet": to_parquet}
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a plan file (contract §9); ``""`` if they are, even if they are damaged."""
     return document.refusal_reason(data) or schema_refusal(data, PLAN_SCHEMA, slice(0, 256))
 

@@ -188,7 +188,7 @@ _Record = _Header | _Tensor | _Handoff | _Replan | _Summary
 register_types(_Record)
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a trace (TMMU v2 §7); ``""`` for a trace, also for a damaged one."""
     if reason := document.refusal_reason(data):
         return reason

@@ -20,13 +20,13 @@ import msgspec
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import limit_process, run_module, serve
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, installed, need
-from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refuses
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refusal
 from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.native import native_file
 
-__all__ = ["chosen_sizes", "fake_tensors", "import_torch", "read", "refuses", "with_dims"]
+__all__ = ["chosen_sizes", "fake_tensors", "import_torch", "read", "refusal", "with_dims"]
 
 
 def import_torch(
@@ -119,7 +119,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 def _traced_in_child(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
     """Return the joint graph of the program in ``data``; ``None`` if it cannot be traced within the limits.
 
-    ``point``: symbol of an open size → value; default: that of the example inputs.
+    ``point``: symbol of a dynamic size → value; default: that of the example inputs.
     """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     request = json.dumps({"name": name or "program", "point": dict(point)}).encode()
@@ -152,9 +152,9 @@ def _trace(data: bytes, name: str, point: dict[str, int]) -> dict[str, str]:
 
 
 def open_dims(program: Program) -> dict[str, str]:
-    """Return name → symbol of the open sizes, in the order of the inputs; data-dependent sizes are last.
+    """Return name → symbol of the dynamic sizes, in the order of the inputs; data-dependent sizes are last.
 
-    The file does not contain the names of ``torch.export.Dim``. The name of an open size is the first input and axis
+    The file does not contain the names of ``torch.export.Dim``. The name of a dynamic size is the first input and axis
     with this size: ``x.0``. The name of a data-dependent size (the number of nonzero elements) is its symbol: ``u0``.
     """
     symbol_of: dict[str, str] = {}
@@ -168,7 +168,7 @@ def open_dims(program: Program) -> dict[str, str]:
 
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
-    """Return symbol → upper bound of each open size in ``envelopes``. Raises ``InvalidIrShapes`` if out of range."""
+    """Return symbol → upper bound of each dynamic size in ``envelopes``. Raises ``InvalidIrShapes`` if out of range."""
     symbol_of = {name: symbol for name, symbol in open_dims(program).items() if name in envelopes}
     for name, symbol in symbol_of.items():
         low, high = program.ranges.get(symbol, (0, envelopes[name].max))
@@ -181,7 +181,7 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
 
 
 def with_dims(graph: Graph, program: Program, envelopes: Mapping[str, Dim]) -> Graph:
-    """Return ``graph`` with the open sizes as dimensions; sizes not in ``envelopes`` are fixed and assumed."""
+    """Return ``graph`` with the dynamic sizes as dimensions; sizes not in ``envelopes`` are fixed and assumed."""
     symbol_of = open_dims(program)
     sizes = {name: program.symbols[symbol] for name, symbol in symbol_of.items() if symbol in program.symbols}
     return msgspec.structs.replace(

@@ -86,7 +86,7 @@ def companions(name: str) -> list[str]:
     return [file for file in files if file != name] if name in files[:2] else []
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not an XLA dump; ``""`` for one or both of its files."""
     if data.startswith((ASSIGNMENT.encode(), LIVE_RANGE.encode())):
         return ""

@@ -32,7 +32,7 @@ _SHAPE = re.compile(r"\b(?:pred|token|([a-z]{1,8})(\d{1,3}))(?:[a-z]\w{0,20})?\[
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a memory usage report; ``""`` if they are."""
     return "" if data.lstrip().startswith(MARK) else f"it does not begin with {MARK.decode()}"
 

@@ -30,7 +30,7 @@ NONEMPTY_DEFAULTS = {"tensors": (("dtype", "float32"), ("role", "activation")), 
 """``tensors`` or ``nodes`` → ``(field, default)`` of each text field with a nonempty default."""
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a native graph file (contract §8); ``""`` for a native file and a damaged document."""
     if reason := document.refusal_reason(data):
         return reason

@@ -78,7 +78,7 @@ class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 register_types(Port, PortNode, PortGraph)
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return why bytes are not a graph in this dialect; ``""`` if they probably are."""
     if reason := document.refusal_reason(data):
         return reason

@@ -114,7 +114,7 @@ def measure(
             raise UnreadableInput(message, hint="Give a .tflite file, or omit --runtime.")
         if not detected:
             hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
-            raise UnreadableInput(f"no runtime can run this file: {signatures.refuses_onnx(data)}.", hint=hint)
+            raise UnreadableInput(f"no runtime can run this file: {signatures.refusal_onnx(data)}.", hint=hint)
         if in_order and detected != ONNXRUNTIME:
             raise UnreadableInput(f"--in-order has no effect in {detected}.", hint="Omit --in-order.")
         if dims and detected not in (ONNXRUNTIME, EAGER):
@@ -128,9 +128,9 @@ def measure(
 
 def runtime_of(data: bytes) -> str:
     """Return the name of the runtime for these bytes; "" if no runtime reads them."""
-    refuses_of = {LITERT: tflite.refuses, EAGER: torch_module.refuses, EXECUTORCH: executorch.refuses}
-    refuses_of[ONNXRUNTIME] = signatures.refuses_onnx
-    return next((runtime for runtime, refuses in refuses_of.items() if not refuses(data)), "")
+    refusal_of = {LITERT: tflite.refusal, EAGER: torch_module.refusal, EXECUTORCH: executorch.refusal}
+    refusal_of[ONNXRUNTIME] = signatures.refusal_onnx
+    return next((runtime for runtime, refusal in refusal_of.items() if not refusal(data)), "")
 
 
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: bool) -> Measured:

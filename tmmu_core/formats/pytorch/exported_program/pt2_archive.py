@@ -56,13 +56,13 @@ class Program:
     graph: schema.Body
     inputs: tuple[Incoming, ...]  # the input tensors of the graph, in order
     outputs: tuple[tuple[str, schema.End], ...]  # kind and value of each output, in order
-    symbols: Mapping[str, int]  # open size → requested value, else value in the example, else upper bound
-    ranges: Mapping[str, tuple[int, int]]  # open size → its lower and upper bound in the exported program
+    symbols: Mapping[str, int]  # dynamic size → requested value, else value in the example, else upper bound
+    ranges: Mapping[str, tuple[int, int]]  # dynamic size → its lower and upper bound in the exported program
     by_data: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
     ignore_recorded: bool = False  # whether to evaluate formulas, because a symbol differs from the example
 
     def at(self, point: Mapping[str, int]) -> Self:
-        """Return the program with the open sizes in ``point``: symbol → number."""
+        """Return the program with the dynamic sizes in ``point``: symbol → number."""
         differs = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or differs)
 
@@ -80,7 +80,7 @@ class Program:
             raise UnreadableInput(f"a size of {what!r} is not known: {error}.", hint=hint) from error
 
 
-def refuses(data: bytes) -> str:
+def refusal(data: bytes) -> str:
     """Return the reason why the bytes are not an exported program, or ``""``."""
     if not data.startswith(b"PK\x03\x04"):
         return "it does not begin like a zip archive, the format of a .pt2 file"

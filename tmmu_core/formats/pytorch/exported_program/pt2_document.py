@@ -1,6 +1,6 @@
 """Types for the JSON of an exported program (the part of PyTorch's schema that a plan needs), and evaluation of sizes.
 
-A program writes an open size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with the
+A program writes a dynamic size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with the
 value that the size has in the example. SymPy's own reader evaluates such text as Python. This module parses the text
 and evaluates numbers, symbols, operators and the functions below. It executes no code.
 """

@@ -1,7 +1,7 @@
 """Convert a saved program to the native graph of its forward pass, operator by operator, without PyTorch.
 
 The file has the shape, strides and offset of each tensor. The operator that writes a tensor determines its storage
-(:mod:`.pt2_operators`): that of an argument for a view or an in-place or ``out`` operator, else its own. Open sizes
+(:mod:`.pt2_operators`): that of an argument for a view or an in-place or ``out`` operator, else its own. Dynamic sizes
 have the requested values, else those of the example.
 """
 
@@ -152,7 +152,9 @@ class _Reader:
         after = self.tensor_names.free(f"{buffer.id}.updated")
         updated = msgspec.structs.replace(self.tensors[buffer.id], id=after, view=None)
         self.tensors[after] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
-        self.place(Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (after,), inplace="none"), self.scope)
+        self.add_node(
+            Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (after,), inplace="none"), self.scope
+        )
 
     def _operation(self, operation: Operation) -> None:
         op = operator(operation.target)
@@ -282,7 +284,7 @@ class _Reader:
         dtype = self.tensors[tensor].dtype
         return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), dtype, "activation").id
 
-    def place(self, node: Node, scope: str) -> None:
+    def add_node(self, node: Node, scope: str) -> None:
         self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.free(node.node_id), scope=scope))
 
     def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, base: _Value) -> str:

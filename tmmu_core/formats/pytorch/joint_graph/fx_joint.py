@@ -308,7 +308,7 @@ class JointReader(torch.fx.Interpreter):
         dense = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
         return self._write_all(self._unused(name), [dense], [tensor])[0][-1]
 
-    def place(self, node: Node, scope: str) -> None:
+    def add_node(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
         if self.dependent & set(node.inputs):
             self.dependent.update(node.outputs)

@@ -101,7 +101,7 @@ def _instance(memory_events: Sequence[_Args], stacks: Sequence[Any], name: str, 
             bytes_before += args.size
     stack_table = Stacks()
     columns = Events(events, stack_table)
-    # No event has the address 0, so the buffer from before the trace can have it.
+    # No buffer of the trace has the address 0, so the buffer from before the trace can have it.
     blocks: list[Block[Any]] = [Block(bytes_before, "active_allocated", 0)] if bytes_before > 0 else []
     device = snapshot_events.device_of(columns, [snapshot_events.Segment(0, reserved, blocks=blocks)])
     if not device.size.size:

@@ -43,7 +43,7 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
         return []
     for position, path in enumerate(files):
         with suppress(OSError), path.open("rb") as file:
-            if not signatures.refuses_torch_snapshot(file.read(SIGNATURE_BYTES)):
+            if not signatures.refusal_torch_snapshot(file.read(SIGNATURE_BYTES)):
                 rank = _RANK.search(path.name)
                 found.append((int(rank[1] or rank[2]) if rank else position, path))
     return sorted(found)

@@ -69,7 +69,7 @@ def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     if (found := _by_segment(blocks, max_bytes)) is not None:
         return found, ""
     if (found := _packed(blocks.birth, blocks.death, blocks.size, blocks.address, max_bytes)) is not None:
-        return found, "segments were released in parts: offsets are packed, not the allocator's addresses"
+        return found, "offsets are packed, not the allocator's addresses"
     return joined, "offsets span all segments that ever existed"
 
 

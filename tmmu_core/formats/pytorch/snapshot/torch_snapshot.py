@@ -216,21 +216,21 @@ def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     is_autograd_thread = has_phases & (stack == codes.NO_STACK) & ~found.is_before
     stack = np.where(is_autograd_thread, codes.BACKWARD, stack)
     code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.COUNT)], np.int64)[stack]
-    lives = _PhaseColumns(found, stack, freed_by)
+    of_phase = _PhaseColumns(found, stack, freed_by)
 
-    code[(stack == codes.OPTIMIZER) & lives.outlasts_phase] = STATES
-    code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~lives.outlasts_phase] = OTHERS
+    code[(stack == codes.OPTIMIZER) & of_phase.outlasts_phase] = STATES
+    code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~of_phase.outlasts_phase] = OTHERS
     without_phase = (stack == codes.NO_PHASE) & ~found.is_before
-    read_in_backward = lives.ends_in_backward & (lives.birth_phase != codes.BACKWARD)
-    code[without_phase & ((lives.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
+    read_in_backward = of_phase.ends_in_backward & (of_phase.birth_phase != codes.BACKWARD)
+    code[without_phase & ((of_phase.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
     unknown = found.is_before & (stack == codes.NO_STACK)
-    code[unknown & lives.ends_in_backward] = ACTIVATIONS
+    code[unknown & of_phase.ends_in_backward] = ACTIVATIONS
     code[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
-    gradients = _most_live_at_once(found, lives.is_gradient & lives.outlasts_allocations)
-    if gradients or not lives.is_gradient.any():
-        for at in (unknown & lives.never_freed, without_phase & lives.never_freed & (lives.birth_phase == -1)):
+    gradients = _most_live_at_once(found, of_phase.is_gradient & of_phase.outlasts_allocations)
+    if gradients or not of_phase.is_gradient.any():
+        for at in (unknown & of_phase.never_freed, without_phase & of_phase.never_freed & (of_phase.birth_phase == -1)):
             _categorise_by_size(found, at, gradients, code)
-    return code, lives.birth_phase
+    return code, of_phase.birth_phase
 
 
 class _PhaseColumns:
@@ -262,8 +262,9 @@ class _PhaseColumns:
 
 def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
     """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``code``."""
-    # Of each size, the rows at the lowest addresses are parameters, one per gradient: state is allocated later. Others
-    # of this size, or of twice the size (float32 state for 16 bits), are state. Without gradients, all are parameters.
+    # A gradient has the size of its parameter, so the rows at the lowest addresses, one per gradient of their size, are
+    # parameters: state is allocated later. Other rows are state if they have the size of a gradient, or twice its size
+    # (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
     for row in at[np.argsort(found.address[at])].tolist():
