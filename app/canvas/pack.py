@@ -46,7 +46,7 @@ class Origin:
 
     operators: Sequence[str] | None = None  # the operator that writes each row; ``""`` for a row without an operator
     layers: Sequence[str] | None = None
-    stretches: Sequence[tuple[str, int, int]] = ()  # ``(phase, first step, step after the last)``
+    phases: Sequence[tuple[str, int, int]] = ()  # ``(phase, first step, step after the last)``
 
 
 class _Arrays:
@@ -103,7 +103,7 @@ def pack_plan(
     return Packed(token, len(head).to_bytes(8, "little") + head + body)
 
 
-def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
+def arena_title(plan: Plan, arena: ArenaSummary, step: int) -> str:
     """Return the title of an arena's chart: ``peak 1.50 MiB at #104 conv_12; arena size 1.66 MiB; gap 10.4 %``."""
     return (
         f"peak {number_text.short_bytes(arena.peak_live_bytes)} at {number_text.step(step, plan.node_at(step))}; "
@@ -183,7 +183,7 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
         "steps": plan.steps,
         "main": list(plan.arena_of).index(totals_text.main_arena(original)) if plan.arenas else 0,
         "ranked": ranked[: len(palette.CATEGORIES)],
-        "stretches": [] if events is not None else origin.stretches,
+        "phases": [] if events is not None else origin.phases,
         "arenas": _arenas(arrays, original, plan, events),
         "tables": tables,
         "columns": {name: arrays.add(values) for name, values in numbers.items()},
@@ -218,7 +218,7 @@ def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int6
                 "peak_step": step,
                 "slots": summary.slots,
                 "storages": summary.storages,
-                "claim": claim(original, summary, int(steps[step]) if plan.steps else 0),
+                "title": arena_title(original, summary, int(steps[step]) if plan.steps else 0),
                 "live": arrays.add(curve),
             }
         )

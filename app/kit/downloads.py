@@ -160,7 +160,7 @@ def _models(shown: Shown, stem: str) -> list[Entry]:
         return []
     with suppress(TmmuError):
         data, name = content_of(shown.opened.source)
-        if not tflite.refuses(data):
+        if not tflite.refusal(data):
             written = with_plan(MicroModel(data, name), shown.plan)
             purpose = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
             return [_entry("TFLM model", f"{stem}.tflm.tflite", purpose, bytes, written.data)]

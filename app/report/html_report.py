@@ -16,7 +16,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
-from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
+from app.canvas.pack import NO_ORIGIN, Origin, arena_title, pack_plan
 from app.canvas.script import VIEWER, canvas_script
 from app.report import pictures
 from app.texts import change_text, markup, numbers, totals_text
@@ -182,7 +182,7 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
     ]
     sheet = pictures.Sheet(height=pictures.LEDGER_HEIGHT, theme=theme)
     return {
-        "claim": claim(plan, summary, peak_step),
+        "title": arena_title(plan, summary, peak_step),
         "summary": summary,
         "figure": pictures.ledger_figure(plan, ledger, sheet) if plan.steps else "",
         "at_peak": at_peak and [*at_peak, ("arena size", numbers.full_bytes(ledger.extent), "")],

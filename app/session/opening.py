@@ -69,15 +69,15 @@ class Opened:
         return {} if self.instance is None else self.instance.origins
 
 
-PATIENCE = 0.4  # seconds that a page waits for a file before it shows the progress
+WAIT_SECONDS = 0.4  # seconds that a page waits for a file before it shows the progress
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that reads a source. A new job first gets :data:`PATIENCE` seconds to end."""
+    """Return the job that reads a source. A new job first gets :data:`WAIT_SECONDS` seconds to end."""
     job = job_table().job(
         ("open", source), "reading", lambda progress: read_bytes(*content_of(source), source, progress)
     )
-    job.wait(max(0.0, job.began + PATIENCE - time.monotonic()))
+    job.wait(max(0.0, job.began + WAIT_SECONDS - time.monotonic()))
     return job
 
 

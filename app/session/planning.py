@@ -30,7 +30,7 @@ from tmmu_core.plans.making.request_options import FIELDS_OF_INSTANCES
 from tmmu_core.plans.model import Plan
 
 BEST = "auto"  # the planner of the button "Find the best plan"
-PATIENCE = 2.5  # seconds that a page waits for a result before it shows progress
+WAIT_SECONDS = 2.5  # seconds that a page waits for a result before it shows progress
 LINEAR_PLANNERS = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
 MAX_LINEAR_HERE = 40_000  # tensors up to which a planner of LINEAR_PLANNERS runs in the server process
 MAX_JUDGED_HERE = 5_000  # tensors below which a plan is verified in the server process: a worker starts slowly
@@ -81,7 +81,7 @@ def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str
                 open_source(source)
                 first_plan = plan_job(Choice(source=source))
                 with suppress(TaskNotFinished):  # a cancelled job does not mean that the file is invalid
-                    if first_plan.wait(PATIENCE):
+                    if first_plan.wait(WAIT_SECONDS):
                         first_plan.result()  # reject a graph that cannot be planned
         except TmmuError as error:
             if not lacks_arenas(error):  # for a graph without declared arenas, the page offers to declare them

@@ -60,7 +60,7 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
             {"mesh": mesh(dp=8), "contracts": fully_sharded},
         ),
         "128 × 8": (
-            "1,024 ranks: tensor parallel 8 inside, gradients and optimizer state split over 128 outside",
+            "1,024 ranks: parameters are split over 8 ranks, gradients and optimizer state over 128",
             {"mesh": mesh(dp=128, tp=8), **weight_rules, "contracts": tensor_and_data_parallel},
         ),
         "Fully sharded 1,024": ("one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": fully_sharded}),
@@ -85,7 +85,7 @@ def compact(text: str) -> str:
         return text
 
 
-def place(spec: ShardSpec, rank: int) -> str:
+def coordinates_text(spec: ShardSpec, rank: int) -> str:
     """Return the coordinates of a rank on the axes with several ranks: ``dp 3 · tp 1``; ``alone`` if there are none."""
     coordinates = spec.coordinates(rank)
     return " · ".join(f"{name} {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"

@@ -48,9 +48,9 @@ def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
     return f'<div class="tm tm-headline">{mark} {title}</div>'
 
 
-def claim(title: str, notes: Iterable[str] = ()) -> str:
+def view_title(title: str, notes: Iterable[str] = ()) -> str:
     """Return the title of a view with notes (HTML) on its right. The title states the result of the view."""
-    return f'<div class="tm tm-claim"><h2>{explained(esc(title))}</h2>{chips(notes)}</div>'
+    return f'<div class="tm tm-title"><h2>{explained(esc(title))}</h2>{chips(notes)}</div>'
 
 
 def chips(notes: Iterable[str]) -> str:

@@ -7,5 +7,5 @@ from app.session import opening, planning
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "PATIENCE", 120.0)
-    monkeypatch.setattr(opening, "PATIENCE", 120.0)
+    monkeypatch.setattr(planning, "WAIT_SECONDS", 120.0)
+    monkeypatch.setattr(opening, "WAIT_SECONDS", 120.0)

@@ -47,7 +47,7 @@ def test_back_leads_to_the_previous_page_with_its_selection(visit: Visit) -> Non
     page = visit(graph="sample:linear_chain")
     follows(page)
     page.get_by_role("link", name="Graph").click()
-    expect(page.locator(".tm-claim h2")).to_contain_text("nodes")
+    expect(page.locator(".tm-title h2")).to_contain_text("nodes")
     expect(page).to_have_url(re.compile("/graph.*linear_chain"))
     page.go_back()
     expect(page).to_have_url(re.compile("/[?].*linear_chain"))

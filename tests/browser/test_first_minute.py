@@ -54,5 +54,5 @@ def test_one_memory_draws_its_arenas_end_to_end(visit: Visit) -> None:
     page = visit("device", graph="sample:resnet50", budget="104MiB")
     assert colour_at(page, "r12") == RED  # on top of all parameters, above the budget
     page = visit("fit", graph="sample:resnet50", capacity="activations=8MiB")
-    expect(page.locator(".tm-claim h2")).to_contain_text("after 1 change", timeout=60_000)
+    expect(page.locator(".tm-title h2")).to_contain_text("after 1 change", timeout=60_000)
     expect(page.get_by_text("Memory map: within the limit")).to_be_visible()

@@ -56,8 +56,8 @@ def test_two_traces_are_compared(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
     open_files(page, GOLDEN / "linear_chain.inference.trace.jsonl", GOLDEN / "residual_block.inference.trace.jsonl")
     expect(page).to_have_url(re.compile("/compare[?]"))
-    expect(page.locator(".tm-claim h2")).to_contain_text(re.compile("linear_chain.*→ residual_block"))
-    expect(page.locator(".tm-claim")).to_contain_text("not comparable")
+    expect(page.locator(".tm-title h2")).to_contain_text(re.compile("linear_chain.*→ residual_block"))
+    expect(page.locator(".tm-title")).to_contain_text("not comparable")
     expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
 
 
@@ -94,7 +94,7 @@ def test_bad_files_are_rejected_one_by_one(visit: Visit) -> None:
     expect(page.get_by_role("button", name="truncated.onnx")).to_have_count(0)
     page.keyboard.press("Escape")
     page.get_by_text("Peak", exact=True).click()
-    expect(page.locator(".tm-claim h2")).to_contain_text("at the peak")
+    expect(page.locator(".tm-title h2")).to_contain_text("at the peak")
 
 
 def test_many_errors_keep_the_plan_in_its_place(visit: Visit) -> None:

@@ -30,15 +30,15 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_click_compares_a_commit_with_the_previous_one(team: str, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{team}/history")
-    expect(page.locator(".tm-claim h2")).to_have_text("net on main takes 512 B since c3 (−128 B)")
+    expect(page.locator(".tm-title h2")).to_have_text("net on main takes 512 B since c3 (−128 B)")
     rest(page)
     points = page.locator(".scatterlayer .trace").last.locator(".points path")
     expect(points).to_have_count(3)
     at = points.nth(1).bounding_box()
     assert at is not None
     page.mouse.click(at["x"] + at["width"] / 2, at["y"] + 2)  # the upper edge, where the curve of the peak is near
-    expect(page.locator(".tm-claim h2")).to_contain_text("activations 384 B → 640 B (+256 B)")
+    expect(page.locator(".tm-title h2")).to_contain_text("activations 384 B → 640 B (+256 B)")
     expect(page).to_have_url(re.compile(re.escape(f"{team}/compare?graph=store")))
     page.goto(page.url)  # the link opens the same comparison
-    expect(page.locator(".tm-claim h2")).to_contain_text("activations 384 B → 640 B (+256 B)")
+    expect(page.locator(".tm-title h2")).to_contain_text("activations 384 B → 640 B (+256 B)")
     page.close()

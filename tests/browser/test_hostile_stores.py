@@ -72,7 +72,7 @@ def test_hostile_store_causes_no_request(team: str, browser: Browser, listener: 
     page = browser.new_page(viewport={"width": 1440, "height": 1400})
     watched(page, address, asked)
     page.goto(f"{team}/history")
-    expect(page.locator(".tm-claim h2")).to_contain_text("image.png")
+    expect(page.locator(".tm-title h2")).to_contain_text("image.png")
     rest(page)
     page.get_by_text("Last 1 row").click()
     points = page.locator(".scatterlayer .trace").last.locator(".points path")

@@ -32,7 +32,7 @@ def test_fit_of_a_training_step_lists_its_modules_and_a_remedy(visit: Visit) -> 
 
 def test_fragmentation_names_the_cause_at_the_chosen_step(visit: Visit) -> None:
     page = visit("fragmentation", graph="sample:mixed_sizes")
-    title = page.locator(".tm-claim h2")
+    title = page.locator(".tm-title h2")
     expect(title).to_contain_text(re.compile("At #.* (unused|live)"))
     before = title.inner_text()
     page.get_by_role("button", name="+", exact=True).or_(page.get_by_role("button", name="Increment")).first.click()

@@ -24,7 +24,7 @@ def test_arenas_share_one_capacity(visit: Visit) -> None:
 
 def test_mode_is_a_baseline_and_moved_tensors_have_an_arrow(visit: Visit) -> None:
     page = visit("compare", graph="sample:training_step", baseline="mode:inference")
-    expect(page.locator(".tm-claim h2")).to_contain_text("inference")
+    expect(page.locator(".tm-title h2")).to_contain_text("inference")
     page = visit("compare", graph="sample:residual_block", baseline="planner:naive")
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
     expect(canvas).to_have_attribute("data-moves", re.compile("[1-9]"))
@@ -33,7 +33,7 @@ def test_mode_is_a_baseline_and_moved_tensors_have_an_arrow(visit: Visit) -> Non
 
 def test_swap_exchanges_baseline_and_candidate(visit: Visit) -> None:
     page = visit("compare", graph="sample:residual_block", planner="slots", baseline="planner:naive")
-    title = page.locator(".tm-claim h2")
+    title = page.locator(".tm-title h2")
     expect(title).to_contain_text("naive → slots")
     before, after = re.findall(r"[\d.]+ [KM]?i?B", title.inner_text())[:2]
     rest(page)

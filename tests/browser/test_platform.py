@@ -25,7 +25,7 @@ def test_board_and_rule_are_planned_and_downloaded_as_a_c_project(visit: Visit, 
     expect(page.locator(".tm-strip")).to_contain_text("scratch@AXI_SRAM")
     page.keyboard.press("Escape")
     page.get_by_role("link", name="Export").first.click()
-    expect(page.locator(".tm-claim h2")).to_contain_text("Export mixed_sizes")
+    expect(page.locator(".tm-title h2")).to_contain_text("Export mixed_sizes")
     rest(page)
     file = tmp_path / "c.zip"
     download(page, "C project").save_as(file)

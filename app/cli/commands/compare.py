@@ -37,7 +37,7 @@ def compare_command(
         right = resolve_side(b, request, store, left.plan)
     warnings = warnings_of(left, right)
     verdict = compare(left.trace or left.plan, right.trace or right.plan)
-    limit = min(limit, len(verdict.kinds))  # ``islice`` accepts no larger number than the system's word
+    limit = min(limit, len(verdict.kinds))  # ``islice`` raises an error for a number above ``sys.maxsize``
     if json:
         invalid_sides = {"left": left.findings[:MAX_FINDINGS], "right": right.findings[:MAX_FINDINGS]}
         write_json({**as_json(verdict, limit), "invalid": invalid_sides, "warnings": warnings})

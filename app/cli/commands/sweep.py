@@ -23,7 +23,7 @@ from tmmu_core.plans.making.plan_sets import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.sweep.sweep_run import Axes, Point, Results, Source, cluster, name_of_sweep, points_of, run_here, run_on
 
-PARALLEL = 200  # number of points from which a sweep uses one process per core by default, if Dask is installed
+PARALLEL_FROM = 200  # number of points from which a sweep uses one process per core by default, if Dask is installed
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def sweep_command(
     request: PlanRequest,
     options: AxisOptions,
     workers: int | None = option(
-        f"Number of processes; 0 means only this process [one per core from {PARALLEL} points on, else 0].", "N", min=0
+        f"Number of processes; 0: only this process [one per core from {PARALLEL_FROM} points on, else 0].", "N", min=0
     ),
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT"),
     files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),
@@ -122,7 +122,7 @@ def _run_points(
             name = name_of_sweep(sources, points)
             description = {"sources": [source.name for source in sources]}
             stored_sweeps.begin(store, name, datetime.now(UTC), description, len(points))
-            # A failed point runs again, because its cause, such as a limit or a missing package, may be removed.
+            # Failed points run again: a limit or a missing package can be the cause of the failure.
             rows = {r.number: r.rows for r in stored_sweeps.results_of(store, name) if not r.failed}
             stored = f", {len(rows):,} already stored" if rows else ""
             print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{stored}")
@@ -141,7 +141,7 @@ def _results(
     if scheduler is not None or workers:
         require("distributed", "a sweep with several processes")
     if workers is None:
-        workers = (cpu_count() or 1) if len(points) >= PARALLEL and installed("distributed") else 0
+        workers = (cpu_count() or 1) if len(points) >= PARALLEL_FROM and installed("distributed") else 0
     if not points or (scheduler is None and not workers):
         yield from run_here(sources, points)
         return
@@ -154,7 +154,7 @@ def _results(
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line per distinct error or warning, with the models and planners of its rows, after an empty line."""
+    """Return an empty line, and a line per distinct error or warning with the rows that have it; [] if none has one."""
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         texts = [f"warning: {text}" for text in row.get("warnings", ())]

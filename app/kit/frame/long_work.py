@@ -57,7 +57,7 @@ def result(job: Job[T], title: str, error_title: str, *, source: str = "", patie
 
     ``source``: file that the error card names. ``patience``: seconds until the progress is drawn.
     """
-    if not job.wait(planning.PATIENCE if patience is None else patience):
+    if not job.wait(planning.WAIT_SECONDS if patience is None else patience):
         progress(job, title, follow=True)
         return None
     try:

@@ -39,7 +39,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
         return opened
     job = planning.plan_job(choice)
     toolbar_place = st.container()  # filled after the wait, because the toolbar needs the arenas of the plan
-    is_planned = job.wait(planning.PATIENCE)
+    is_planned = job.wait(planning.WAIT_SECONDS)
     with toolbar_place:
         toolbar.draw(choice, opened)
     if not is_planned:
@@ -141,7 +141,7 @@ def _substitute(choice: Choice) -> Shown:
     if valid is None or valid.source != choice.source:  # a link opened this file
         valid, what = Choice(source=choice.source), "the plan of this graph with default settings"
     job = planning.plan_job(valid)
-    if valid.problem == choice.problem or not job.wait(planning.PATIENCE) or not job.succeeded:
+    if valid.problem == choice.problem or not job.wait(planning.WAIT_SECONDS) or not job.succeeded:
         st.stop()
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(f'<div class="tm soft">The page shows {what}, not the settings above.</div>')

@@ -32,18 +32,18 @@ def draw(opened_name: str) -> None:
     try:
         store = history.store()
         if store is None:
-            st.html(markup.claim("This server has no store"))
+            st.html(markup.view_title("This server has no store"))
             st.html(markup.empty("Open a store of recorded runs", "Start the explorer with: tmmu explore --store URL"))
             return
         if lines := store.lines():
             _runs_of_model(store, lines, opened_name)
         else:
-            st.html(markup.claim("No recorded runs"))
+            st.html(markup.view_title("No recorded runs"))
             hint = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
             st.html(markup.empty("Record a run", hint))
         _sweeps(store)
     except TmmuError as error:
-        st.html(markup.claim("The store cannot be read"))
+        st.html(markup.view_title("The store cannot be read"))
         st.html(markup.error_card(card_of(error, "The store cannot be read")))
 
 
@@ -51,7 +51,7 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...], opened_name: str) -> N
     models = sorted({line.model for line in lines})
     model = next((name for name in (state.choice().model, opened_name) if name in models), models[0])
     runs = _runs(store, model)
-    st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
+    st.html(markup.view_title(_view_title(store, runs), [numbers.count(len(runs), "run")]))
     with controls.row("history"):
         widget = state.bound("model", model, lambda name: state.choose(model=name, branch=""))
         st.selectbox("Model", models, width=320, **widget)
@@ -80,7 +80,7 @@ def _runs(store: Store, model: str) -> tuple[Run, ...]:
     return comparable_runs(tuple(run for run in runs if run.branch == branch))[-MOST_RUNS:]
 
 
-def _claim(store: Store, runs: tuple[Run, ...]) -> str:
+def _view_title(store: Store, runs: tuple[Run, ...]) -> str:
     """Return the title: ``resnet50 on main takes 9.19 MiB since 8f1c2ab (+1.00 MiB)``."""
     last = runs[-1]
     title = f"{last.model} on {last.branch} takes {numbers.short_bytes(last.extent_bytes)}"

@@ -40,7 +40,7 @@ def page() -> None:
         return
     options = baselines(shown)
     if not chosen.baseline:
-        st.html(markup.claim("Choose a baseline: a planner, mode, preset, commit, sample or file"))
+        st.html(markup.view_title("Choose a baseline: a planner, mode, preset, commit, sample or file"))
         _pick(options, "")
         return
     target = planning.baseline_of(chosen)
@@ -60,7 +60,7 @@ def page() -> None:
         faults += [f"{name} is invalid"] if side.verdict is not None and not side.verdict.ok else []
         faults += [f"{name} is incomplete"] if side.plan.incomplete else []
     notes = [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
-    st.html(markup.claim(title_of(left, right, comparison), [*notes, verdict(comparison, len(moves))]))
+    st.html(markup.view_title(title_of(left, right, comparison), [*notes, verdict(comparison, len(moves))]))
     _pick(options, chosen.baseline)
     if moves:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))

@@ -25,7 +25,7 @@ def page() -> None:
     """Draw the page: report, pictures and commands on the left, downloads of other files on the right."""
     shown = page_frame.draw()
     stem = downloads.file_stem(shown.opened.name)
-    st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
+    st.html(markup.view_title(f"Export {page_frame.name_of(shown)}"))
     left, right = st.columns([0.5, 0.5], gap="large")
     with left:
         report(shown, stem)
@@ -63,7 +63,7 @@ def report(shown: Shown, stem: str) -> None:
     st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
     choice = planning.baseline_of(state.choice())
     job = planning.plan_job(choice) if choice else None
-    baseline = job.result() if job and job.wait(planning.PATIENCE) and job.succeeded else None
+    baseline = job.result() if job and job.wait(planning.WAIT_SECONDS) and job.succeeded else None
     name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
     hint = None if baseline else "Choose a baseline on Compare first."
     label, has_baseline = for_markdown(f"Compare with {name}"), baseline is not None

@@ -40,7 +40,7 @@ def draw(shown: Shown) -> None:
     """Draw the changes that make the plan fit its limit. Without a limit, draw the ranking of single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(markup.claim("No memory limit. Enter a limit above to find changes that make the plan fit"))
+        st.html(markup.view_title("No memory limit. Enter a limit above to find changes that make the plan fit"))
         ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
@@ -48,11 +48,11 @@ def draw(shown: Shown) -> None:
             _buttons(shown, preview, unlimited)
         return
     search = page_jobs.search(choice, capacity, _kinds())
-    search.wait(planning.PATIENCE)
+    search.wait(planning.WAIT_SECONDS)
     fits = not over_limits(shown.plan, shown.choice.budget)
     needed = f"{'Fits' if fits else 'Does not fit'}: needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}"
     needed += f", limit {limit_text(capacity)}"
-    st.html(markup.claim(result_text(search.result()) if search.succeeded else needed))
+    st.html(markup.view_title(result_text(search.result()) if search.succeeded else needed))
     if not search.finished:
         best = search.found[-1] if search.found else None
         best_so_far = f": {numbers.short_bytes(capacity.limited_bytes(best.plan))} so far" if best else ""
@@ -88,7 +88,7 @@ def pick_kinds() -> None:
 def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     wanted = (shown.key, capacity.key, _kinds())  # the search that the button starts; other problems do not start it
     minimum_job = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") == wanted else None
-    is_searched = minimum_job is not None and minimum_job.wait(planning.PATIENCE) and minimum_job.succeeded
+    is_searched = minimum_job is not None and minimum_job.wait(planning.WAIT_SECONDS) and minimum_job.succeeded
     points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and is_searched else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     curve_key, point = state.raw("fit.point") or ("", -1)
@@ -141,7 +141,7 @@ def _plan_with_selected_change() -> Candidate | None:
     if move is None:
         return None
     job = page_jobs.alone(state.choice(), move)
-    return job.result() if job.wait(planning.PATIENCE) and job.succeeded else None
+    return job.result() if job.wait(planning.WAIT_SECONDS) and job.succeeded else None
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:

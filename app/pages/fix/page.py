@@ -44,7 +44,7 @@ def planners(shown: Shown) -> None:
     """Run all planners, one after the other, and list their plans."""
     plans: dict[str, Plan] = {}
     errors: dict[str, TmmuError] = {}
-    running, deadline = None, time.monotonic() + planning.PATIENCE
+    running, deadline = None, time.monotonic() + planning.WAIT_SECONDS
     for name in planning.planners_for(shown.opened):
         chosen = planning.minimising(state.choice(), name)
         is_next = running is None and name in PLANNERS
@@ -58,7 +58,7 @@ def planners(shown: Shown) -> None:
                 errors[name] = error
         elif is_next:
             running = name, job
-    st.html(markup.claim(claim(shown, plans)))
+    st.html(markup.view_title(view_title(shown, plans)))
     if running is not None:  # the page runs again when this planner ends, and starts the next one
         name, job = running
         long_work.progress(job, f"Planning with {name}")
@@ -69,7 +69,7 @@ def planners(shown: Shown) -> None:
     _search_curves(plans, arena_focus.arena(shown))
 
 
-def claim(shown: Shown, plans: dict[str, Plan]) -> str:
+def view_title(shown: Shown, plans: dict[str, Plan]) -> str:
     """Return the title: ``portfolio is best: 105 MiB, the lower bound; greedy needs 2.2 % more``."""
     valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _selects_memories(name)]
     if not valid:

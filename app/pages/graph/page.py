@@ -21,14 +21,14 @@ def page() -> None:
     """Draw the page; for a file without a graph, draw a message instead."""
     shown = page_frame.draw()
     if shown.solution is None:
-        st.html(markup.claim(f"{shown.opened.name} has no graph"))
+        st.html(markup.view_title(f"{shown.opened.name} has no graph"))
         st.html(markup.empty("No nodes to draw", "Open the graph of the model."))
         return
-    st.html(markup.claim(claim(shown)))
+    st.html(markup.view_title(view_title(shown)))
     _selectable_part(shown)
 
 
-def claim(shown: Shown) -> str:
+def view_title(shown: Shown) -> str:
     """Return the title: ``resnet50: 176 nodes, 445 tensors, 177 steps; mode: inference``."""
     timeline = shown.timeline
     added = len(timeline.graph.nodes) - len(timeline.source.nodes)

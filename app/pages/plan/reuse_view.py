@@ -23,7 +23,7 @@ def draw(shown: Shown) -> None:
     """Draw the view. The curve of cost against capacity needs the packing problem, which a plan file does not have."""
     plan, name = shown.plan, arena_focus.arena(shown)
     arena = plan.arena_of[name]
-    st.html(markup.claim(claim(arena)))
+    st.html(markup.view_title(view_title(arena)))
     left, right = st.columns([0.5, 0.5], gap="medium")
     with left:
         controls.linked_html(_reuse_table(plan, name))
@@ -45,7 +45,7 @@ def problem_of(shown: Shown, arena: str) -> Problem | None:
     return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
 
 
-def claim(arena: ArenaSummary) -> str:
+def view_title(arena: ArenaSummary) -> str:
     """Return the title: ``Reuse cost of Mat: 12 within 512 KiB, proven lowest``."""
     cost, bound = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0
     proof = "proven lowest" if cost == bound else f"lower bound {numbers.grouped(bound)}"

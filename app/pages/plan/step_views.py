@@ -38,7 +38,7 @@ def draw_peak(shown: Shown) -> None:
     plan = shown.plan
     arena, step = arena_focus.drawn(plan), arena_focus.step_of(shown)
     buffers = storages_alive(plan, step, arena)
-    st.html(markup.claim(peak_claim(shown, arena, step, buffers)))
+    st.html(markup.view_title(peak_title(shown, arena, step, buffers)))
     groupings = _groupings(shown)
     names = list(groupings)
     chosen = controls.switch("Group by", names, default=names[0], key="w.peak-group")
@@ -58,7 +58,7 @@ def draw_peak(shown: Shown) -> None:
     tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
-def peak_claim(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
+def peak_title(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
     """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest takes 44 %``."""
     peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
     step_text = f"{peak}{numbers.step(step, numbers.shortened(shown.plan.node_at(step)))}"
@@ -145,7 +145,7 @@ def draw_fragmentation(shown: Shown) -> None:
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown)
     account_bytes = waste_ledger(plan, arena).at(step)
-    st.html(markup.claim(fragmentation_claim(arena, extent, step, account_bytes)))
+    st.html(markup.view_title(fragmentation_title(arena, extent, step, account_bytes)))
     rows = []
     for account in ACCOUNTS:
         (name, colour, _), size = ACCOUNT_LOOKS[account], account_bytes[account]
@@ -174,7 +174,7 @@ def draw_fragmentation(shown: Shown) -> None:
     tensor_table.selectable(frame, f"slot-table.{shown.key}", state.choice().selected, height=420)
 
 
-def fragmentation_claim(arena: str, extent: int, step: int, account_bytes: dict[str, int]) -> str:
+def fragmentation_title(arena: str, extent: int, step: int, account_bytes: dict[str, int]) -> str:
     """Return the title: ``At #13, 1.20 MiB (25 %) of activations are unused, mostly holes``."""
     unused = extent - account_bytes["live"]
     if not unused:
@@ -199,14 +199,14 @@ def draw_snapshot(shown: Shown) -> None:
     history = history_of(shown)
     assert history is not None
     step = arena_focus.step_of(shown)
-    st.html(markup.claim(snapshot_claim(history, step)))
+    st.html(markup.view_title(snapshot_title(history, step)))
     live = job_table().cache.get_or_make(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
     charts.draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
     key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by")
     st.html(_totals(history, key or KEYS[0], step))
 
 
-def snapshot_claim(history: History, step: int) -> str:
+def snapshot_title(history: History, step: int) -> str:
     """Return the title: ``62.9 GiB reserved, 59.9 GiB live at #3,156; largest: activation 36.8 GiB``."""
     categories = history.totals("category", step)
     largest = f"; largest: {categories[0].name} {numbers.short_bytes(categories[0].size)}" if categories else ""

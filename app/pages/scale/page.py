@@ -54,7 +54,7 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
     bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
     current = chosen.dims.get(dim, default)
     arena = _arena(shown, curve)
-    st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
+    st.html(markup.view_title(view_title(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
     _size_controls(graph, dim, current, default, curve)
     if not len(curve.values):
         for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
@@ -81,7 +81,7 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
         st.html(f'<div class="tm"><span class="bad">✗</span> {markup.esc(text)}</div>')
 
 
-def claim(curve: DimCurve, arena: str) -> str:
+def view_title(curve: DimCurve, arena: str) -> str:
     """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
     if arena not in curve.arena_names:
         return f"No size of {curve.dim} was planned"
@@ -162,10 +162,10 @@ def draw_ranks(graph: Graph) -> None:
             rank_controls(chosen, ranks)
             _draw_ranks(chosen, ranks)
     if ranks is None:
-        title.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
+        title.html(markup.view_title("This shard spec cannot be planned" if job.finished else "Planning every rank"))
         return
     spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
-    title.html(markup.claim(claim_of_ranks(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
+    title.html(markup.view_title(ranks_title(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
 
 
 def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
@@ -197,7 +197,7 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
         )
 
 
-def claim_of_ranks(chosen: Choice, ranks: RankPlans) -> str:
+def ranks_title(chosen: Choice, ranks: RankPlans) -> str:
     """Return the title: ``gpt2 on 8 ranks: each rank needs 1.20 GiB, 50 % of the 2.40 GiB for the whole graph``."""
     totals = ranks.extents.sum(axis=1)
     largest, smallest = int(totals.max()), int(totals.min())
@@ -206,7 +206,7 @@ def claim_of_ranks(chosen: Choice, ranks: RankPlans) -> str:
     title = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
     title += f"{subject} needs {numbers.short_bytes(largest)}"
     job = planning.plan_job(chosen)
-    if job.wait(planning.PATIENCE) and job.succeeded:
+    if job.wait(planning.WAIT_SECONDS) and job.succeeded:
         whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
         title += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
     over = sum(len(c.ranks) for c in ranks.classes if over_limits(c.solution.plan, chosen.budget))
@@ -215,7 +215,7 @@ def claim_of_ranks(chosen: Choice, ranks: RankPlans) -> str:
 
 def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     st.html(markup.heading("Bytes per rank", "all arenas; deeper blue: more bytes; click a rank to select it"))
-    places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
+    places = [rank_sets.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
     draw_chart(heat_map(ranks, places, look=rank), key, lambda point: state.choose(look=int(point["customdata"][0])))
@@ -258,7 +258,7 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=about, **options)
         subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-        place = f"Rank {rank:,} is {rank_sets.place(ranks.spec, rank)}"
+        place = f"Rank {rank:,} is {rank_sets.coordinates_text(ranks.spec, rank)}"
         st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
 
 

@@ -127,7 +127,7 @@ def test_bytes_of_a_dead_base_are_held_by_its_views(draw: Draw) -> None:
 def test_claim_is_above_the_chart_and_in_its_label(draw: Draw) -> None:
     page = draw(plan_of(), view="map")
     claim = "activations: peak 3.00 KiB at #1 n1; arena size 3.00 KiB; gap 0 %"
-    assert page.locator(".claim").inner_text() == claim
+    assert page.locator(".chart-title").inner_text() == claim
     assert claim in (page.locator(".stage").get_attribute("aria-label") or "")
 
 

@@ -42,8 +42,8 @@ def drawings(at: AppTest, field: str) -> list[dict[str, Any]]:
     return [drawing for drawing in data if drawing.get(field) is not None]
 
 
-def claim(at: AppTest) -> str:
+def title(at: AppTest) -> str:
     """Return the title of the view, or else the headline of the plan."""
-    found = re.search(r'tm-claim"><h2>(.*?)</h2>', html(at)) or re.search(r"<h1.*?>(.*?)</h1>", html(at))
+    found = re.search(r'tm-title"><h2>(.*?)</h2>', html(at)) or re.search(r"<h1.*?>(.*?)</h1>", html(at))
     assert found, html(at)[:500]
     return unescape(found[1])

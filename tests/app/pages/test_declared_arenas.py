@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.session.view_state import Choice, from_query, to_query
-from tests.app.pages.run_page import PAGES, claim, html, opened
+from tests.app.pages.run_page import PAGES, html, opened, title
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.request import arena_config
@@ -40,7 +40,7 @@ def uploaded() -> AppTest:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_shows_an_arena_without_capacity(page: str) -> None:
-    assert claim(opened(page, **to_query(Choice(source="sample:linear_chain", capacities={"activations": 0}))))
+    assert title(opened(page, **to_query(Choice(source="sample:linear_chain", capacities={"activations": 0}))))
 
 
 def test_graph_with_named_arenas_is_planned_with_one_click() -> None:
@@ -48,16 +48,16 @@ def test_graph_with_named_arenas_is_planned_with_one_click() -> None:
     assert "ARENA_TOO_SMALL 1304" in html(at)
     at.button(key="declare").click().run()
     assert "ARENA_TOO_SMALL" not in html(at)
-    assert claim(at).startswith("own needs ")
+    assert title(at).startswith("own needs ")
     assert json.loads(at.query_params["arenas"]) == {"activations": {}, "flash": {}, "sram": {}}
 
 
 def test_declaration_is_typed_as_json_with_capacities_over_it() -> None:
     at = uploaded()
     at.text_area(key="w.arenas").input('{"activations": {}, "flash": {}, "sram": {"alignment_bytes": 512}}').run()
-    assert claim(at).startswith("own needs ")
+    assert title(at).startswith("own needs ")
     at.text_input(key="w.limit").input("sram=100").run()
-    assert "156 B over the limit of 100 B" in claim(at)
+    assert "156 B over the limit of 100 B" in title(at)
 
 
 def test_link_holds_the_declaration() -> None:

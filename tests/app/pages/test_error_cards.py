@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from app.cli.console import error_text
 from app.session import opening
 from app.texts import markup
-from tests.app.pages.run_page import BROKEN, claim, html, opened
+from tests.app.pages.run_page import BROKEN, html, opened, title
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import nearest_reader, read_any
 
@@ -80,7 +80,7 @@ def test_errors_are_dismissed_together() -> None:
 def test_selection_of_an_unknown_tensor_is_reported_and_dropped() -> None:
     at = opened(tensor="nonsense", step="99999")
     assert "The link selects the tensor nonsense and step 99,999 of 177, which this plan does not have." in html(at)
-    assert "needs 107 MiB" in claim(at)
+    assert "needs 107 MiB" in title(at)
     assert not {"tensor", "step"} & set(at.query_params)
     at.button(key="no-aside").click().run()
     assert "The link selects" not in html(at)

@@ -12,7 +12,7 @@ from app.kit import downloads
 from app.session import opening, page_jobs, planning
 from app.session.view_state import Choice
 from app.texts import numbers
-from tests.app.pages.run_page import PAGES, claim, html, opened
+from tests.app.pages.run_page import PAGES, html, opened, title
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import extents
@@ -34,18 +34,18 @@ def test_plan_over_its_capacity_is_drawn_with_the_excess(page: str) -> None:
 def test_impossible_fit_shows_its_reason(limits: dict[str, str]) -> None:
     at = opened("fit", graph="sample:dynamic_batch", **limits)
     assert "The plan fits" not in html(at)
-    assert "Does not fit: needs at least" in claim(at)
+    assert "Does not fit: needs at least" in title(at)
     assert "are needed with the allowed changes" in html(at)
     assert at.button(key="fit-apply").proto.type == "secondary"
 
 
 def test_fitted_plan_opens_beside_its_original() -> None:
     at = opened("fit", graph="sample:mixed_sizes", fit=SMALLER)
-    assert "after 1 change, no extra cost" in claim(at)
+    assert "after 1 change, no extra cost" in title(at)
     at.button(key="fit-apply").click().run()
     assert at.query_params["planner"] == "auto"
     assert at.query_params["baseline"].startswith("link:?graph=sample%3Amixed_sizes&")
-    assert "without changes" in claim(at)
+    assert "without changes" in title(at)
 
 
 def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
@@ -106,10 +106,10 @@ def searched(chosen: Choice, capacity: Capacity) -> Fitted:
 
 def test_capacity_of_one_arena_is_fitted_and_kept() -> None:
     at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB")
-    assert claim(at) == "Fits 8.00 MiB of activations: 6.89 MiB after 1 change, no extra cost"
+    assert title(at) == "Fits 8.00 MiB of activations: 6.89 MiB after 1 change, no extra cost"
     at.button(key="fit-apply").click().run()
     assert at.query_params["capacity"] == "activations=8388608"
-    assert claim(at) == "Fits 8.00 MiB of activations without changes: 6.89 MiB"  # the very plan that was promised
+    assert title(at) == "Fits 8.00 MiB of activations without changes: 6.89 MiB"  # the very plan that was promised
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from app.session import history, opening
-from tests.app.pages.run_page import claim, html, opened
+from tests.app.pages.run_page import html, opened, title
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.store import stored_sweeps
@@ -36,36 +36,36 @@ def test_history_without_a_store_is_shown_only_by_a_link(monkeypatch: pytest.Mon
     monkeypatch.delenv(history.VARIABLE, raising=False)
     assert not [switch for switch in opened("compare").segmented_control if switch.key == "w.tab"]
     at = opened("history")
-    assert claim(at) == "This server has no store"
+    assert title(at) == "This server has no store"
     at.segmented_control(key="w.tab").set_value("compare").run()
-    assert claim(at).startswith("Choose a baseline")
+    assert title(at).startswith("Choose a baseline")
 
 
 def test_unreadable_store_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(history.VARIABLE, f"sqlite:///{tmp_path}/no/such/folder.db")
-    assert claim(opened("history")) == "The store cannot be read"
+    assert title(opened("history")) == "The store cannot be read"
 
 
 def test_empty_store_explains_how_to_record(store: Store) -> None:
-    assert claim(opened("history")) == "No recorded runs"
+    assert title(opened("history")) == "No recorded runs"
 
 
 def test_page_shows_when_the_extent_changed(runs: tuple[Run, ...]) -> None:
     at = opened("history")
-    assert claim(at) == "net on main takes 640 B since c2 (+256 B)"
+    assert title(at) == "net on main takes 640 B since c2 (+256 B)"
     assert "all 2 rows" in html(at)
 
 
 def test_branches_are_separate_lines(runs: tuple[Run, ...]) -> None:
     at = opened("history")
     at.selectbox(key="w.branch").select("topic").run()
-    assert claim(at) == "net on topic takes 1.25 KiB, unchanged in all runs"
+    assert title(at) == "net on topic takes 1.25 KiB, unchanged in all runs"
     assert at.query_params["branch"] == "topic"
 
 
 def test_history_begins_with_the_opened_model(store: Store, runs: tuple[Run, ...]) -> None:
     store.record(plan_of({"a": 2}), label("d1", model="resnet50"))
-    assert claim(opened("history", graph="sample:resnet50")).startswith("resnet50 on main takes 384 B")
+    assert title(opened("history", graph="sample:resnet50")).startswith("resnet50 on main takes 384 B")
 
 
 def test_two_runs_are_compared_by_a_link(store: Store, runs: tuple[Run, ...]) -> None:
@@ -73,7 +73,7 @@ def test_two_runs_are_compared_by_a_link(store: Store, runs: tuple[Run, ...]) ->
     at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(renamed), model="renamed")
     assert "commit d1 on main, 384 B" in at.selectbox(key="w.baseline").options
     at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(runs[0]))
-    assert "activations 384 B → 640 B (+256 B)" in claim(at)
+    assert "activations 384 B → 640 B (+256 B)" in title(at)
 
 
 def test_plan_missing_in_the_store_is_rejected(store: Store) -> None:

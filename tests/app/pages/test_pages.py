@@ -10,7 +10,7 @@ from app.session import opening, planning, review
 from app.session.review import Note, Review
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES
-from tests.app.pages.run_page import BROKEN, PAGES, claim, drawings, html, opened
+from tests.app.pages.run_page import BROKEN, PAGES, drawings, html, opened, title
 from tests.support.build import chain
 from tests.support.paths import ROOT
 from tmmu_core.formats.planfile import plan_file
@@ -23,8 +23,8 @@ def test_list_has_the_colours_of_the_map() -> None:
     normalised, convolved = CATEGORIES[1], CATEGORIES[0]
     assert swatches == [(normalised, "r11"), (convolved, "r12"), (normalised, "r13")]
     assert "all arenas at #14" in html(opened("device")).split("Largest at the peak")[1]
-    assert " of all arenas in " in claim(opened("peak", graph="sample:resnet50", arena="*"))
-    assert " of parameters in " in claim(opened("peak", graph="sample:resnet50", tensor="gpu_0/pred_w_0"))
+    assert " of all arenas in " in title(opened("peak", graph="sample:resnet50", arena="*"))
+    assert " of parameters in " in title(opened("peak", graph="sample:resnet50", tensor="gpu_0/pred_w_0"))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_list_has_the_colours_of_the_map() -> None:
 )
 def test_page_has_its_claim_and_only_plan_links_a_tried_place(page: str, shown_text: str) -> None:
     at = opened(page, graph="sample:resnet50", tensor="r12", tried="0~12")
-    assert shown_text in claim(at)
+    assert shown_text in title(at)
     assert ("tried" in at.query_params) == (page in ("peak", "fragmentation"))
     assert "tried=" not in html(at)
 
@@ -75,12 +75,12 @@ def test_malformed_size_is_reported_and_kept_in_its_field(field: str, query_key:
 )
 def test_damaged_upload_is_a_card_and_keeps_the_model(name: str, code: str) -> None:
     at = opened()
-    before = claim(at)
+    before = title(at)
     at.file_uploader(key="upload.0").upload(name, (BROKEN / name).read_bytes()).run()
     page = html(at)
     assert f"{name} was not opened" in page
     assert code in page
-    assert claim(at) == before
+    assert title(at) == before
     at.button(key="dismiss").click().run()
     assert code not in html(at)
 
@@ -116,21 +116,21 @@ def test_two_uploads_are_compared() -> None:
     files = [(f"{n}.tmmu.json", (opening.SAMPLES / f"{n}.tmmu.json").read_bytes(), "application/json") for n in names]
     at.file_uploader(key="upload.0").set_value(files).run()
     at.switch_page("pages/compare/page.py").run()
-    assert "in_place" in claim(at)
-    assert "linear_chain" in claim(at)
+    assert "in_place" in title(at)
+    assert "linear_chain" in title(at)
 
 
 def test_compare_names_baseline_and_candidate_and_swaps() -> None:
     at = opened("compare", baseline="planner:naive")
-    assert claim(at) == "resnet50, naive → slots: activations 144 MiB → 9.19 MiB (−135 MiB)"
+    assert title(at) == "resnet50, naive → slots: activations 144 MiB → 9.19 MiB (−135 MiB)"
     next(button for button in at.button if button.label == "Swap").click().run()
-    assert claim(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
+    assert title(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
     assert at.selectbox(key="w.baseline").label == "Candidate"
-    assert claim(opened("compare", capacity="1GiB", baseline="link:?graph=sample:resnet50")).startswith(
+    assert title(opened("compare", capacity="1GiB", baseline="link:?graph=sample:resnet50")).startswith(
         "resnet50, slots → slots in one memory: total reserved 107 MiB → "
     )
     presets = {"preset": "remat_enabled", "baseline": "preset:train_full"}
-    assert "activations 896 KiB → 640 KiB" in claim(opened("compare", graph="sample:remat", mode="backward", **presets))
+    assert "activations 896 KiB → 640 KiB" in title(opened("compare", graph="sample:remat", mode="backward", **presets))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_chosen_step_is_kept_between_pages() -> None:
     at = opened("peak")
     at.number_input(key="w.step").set_value(40).run()
     at.segmented_control(key="w.tab").set_value("fragmentation").run()
-    assert "At #40, " in claim(at)
+    assert "At #40, " in title(at)
 
 
 def test_hostile_names_are_text() -> None:
@@ -227,9 +227,9 @@ def test_planners_are_compared_at_their_minimum_on_fix_and_not_on_compare() -> N
 
 def test_bare_address_shows_a_plan_over_its_limit_that_one_click_fits() -> None:
     at = opened()
-    assert claim(at) == "resnet50 does not fit: activations need 9.19 MiB, 1.19 MiB over the limit of 8.00 MiB."
+    assert title(at) == "resnet50 does not fit: activations need 9.19 MiB, 1.19 MiB over the limit of 8.00 MiB."
     assert "r13 does not reuse r12" in html(at)
     assert at.query_params["capacity"] == "activations=8388608"
     assert at.query_params["colour"] == "operator"
     at.button(key="next-best").click().run()
-    assert claim(at) == "resnet50 needs 105 MiB, within the limits (activations 8.00 MiB)."
+    assert title(at) == "resnet50 needs 105 MiB, within the limits (activations 8.00 MiB)."

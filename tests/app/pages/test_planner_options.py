@@ -3,7 +3,7 @@
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
-from tests.app.pages.run_page import claim, html, opened
+from tests.app.pages.run_page import html, opened, title
 from tmmu_core.planners.platform import options_of
 
 
@@ -28,12 +28,12 @@ def test_optional_options_can_be_set_and_removed() -> None:
 
 def test_malformed_memories_are_reported_and_kept() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
-    before = claim(at)
+    before = title(at)
     at.text_area(key="w.option.memories").input("[{]").run()
     assert "not JSON" in html(at)
     assert "line 1, column 3" in html(at)
     assert at.text_area(key="w.option.memories").value == "[{]"
-    assert claim(at) == before
+    assert title(at) == before
 
 
 def test_memories_become_arenas() -> None:
@@ -45,16 +45,16 @@ def test_memories_become_arenas() -> None:
 def test_best_plan_is_found_with_one_click() -> None:
     at = opened()
     at.button(key="next-best").click().run()
-    assert claim(at).startswith("resnet50 needs 105 MiB")
+    assert title(at).startswith("resnet50 needs 105 MiB")
     assert "auto chose exact" in html(at)
     assert not [button for button in at.button if button.key == "next-best"]
 
 
 def test_best_plan_is_minimised_despite_a_capacity() -> None:
     at = opened(graph="sample:mixed_sizes", capacity="activations=1000000", planner="auto")
-    assert "needs 268 KiB" in claim(at)
+    assert "needs 268 KiB" in title(at)
     at.button(key="next-best").click().run()
-    assert "needs 264 KiB" in claim(at)
+    assert "needs 264 KiB" in title(at)
     assert at.query_params["options"] == '{"minimise":true}'
 
 
@@ -62,7 +62,7 @@ def test_given_offsets_are_planned_again_and_compared() -> None:
     at = opened(graph="sample:xla_transformer_step")
     assert "These offsets are from the file" in html(at)
     at.button(key="again").click().run()
-    assert claim(at) == ("xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)")
+    assert title(at) == ("xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)")
 
 
 def test_given_offsets_over_a_limit_are_not_invalid() -> None:

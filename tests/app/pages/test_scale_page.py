@@ -10,7 +10,7 @@ from app.pages.scale.page import dim_curve, heat_map
 from app.session import opening, page_jobs, planning, rank_sets
 from app.session.view_state import Choice
 from app.session.work.jobs import Job, job_table
-from tests.app.pages.run_page import claim, html, opened
+from tests.app.pages.run_page import html, opened, title
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Dim, Graph
@@ -76,7 +76,7 @@ def test_graph_without_named_dimensions_is_offered_one() -> None:
     at = opened("shapes", graph="sample:linear_chain")
     assert "Scale needs a graph with a named dimension" in html(at)
     next(button for button in at.button if "dynamic batch" in button.label).click().run()
-    assert claim(at) == "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
+    assert title(at) == "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
     empty = opening.Opened("", "", graph([], [], dims={"B": Dim(1, 4)}))
     assert not page_jobs.scales(empty, Choice())
 
@@ -86,14 +86,14 @@ def test_chosen_size_is_used_by_all_pages() -> None:
     at.number_input(key="w.dim.B").set_value(8).run()
     assert at.query_params["dims"] == "B=8"
     at.switch_page("pages/plan/page.py").run()
-    assert "needs 1.59 MiB" in claim(at)
+    assert "needs 1.59 MiB" in title(at)
 
 
 def test_stopped_job_without_a_planned_size_has_no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = peak_over_dim(graph_of(), "B", PlanRequest(), lambda *_: False)
     job: Job[DimCurve] = job_table().job("stopped", "planning the sizes", lambda _: curve)
     monkeypatch.setattr(page_jobs, "over_dim", lambda *_: job)
-    assert claim(opened("shapes", graph=DYNAMIC)) == "No size of B was planned"
+    assert title(opened("shapes", graph=DYNAMIC)) == "No size of B was planned"
 
 
 @pytest.mark.parametrize("limit", [{"capacity": "activations=100000"}, {"budget": "1726112"}])
@@ -112,13 +112,13 @@ def test_largest_size_that_fits_is_offered(limit: dict[str, str]) -> None:
 def test_thousand_ranks_are_a_few_plans() -> None:
     at = opened("ranks", graph="sample:gpt2_small_train_b1_s1024")
     at.pills(key="w.shard-preset").set_value("Fully sharded 1,024").run()
-    assert "on 1,024 ranks" in claim(at)
+    assert "on 1,024 ranks" in title(at)
     assert len(re.findall(r"<tr", html(at).split("Rank classes")[1].split("</table>")[0])) == 5
 
 
 def test_ranks_over_the_limit_are_counted() -> None:
-    assert claim(opened("ranks", graph=DYNAMIC, capacity="1KiB")).endswith("; all 8 ranks over the limit")
-    assert "limit" not in claim(opened("ranks", graph=DYNAMIC, capacity="1GiB"))
+    assert title(opened("ranks", graph=DYNAMIC, capacity="1KiB")).endswith("; all 8 ranks over the limit")
+    assert "limit" not in title(opened("ranks", graph=DYNAMIC, capacity="1GiB"))
 
 
 def test_rank_becomes_the_current_plan_and_back() -> None:
@@ -151,6 +151,6 @@ def test_current_rank_is_the_plan_of_the_command_line() -> None:
 )
 def test_malformed_spec_is_a_card_with_a_fix(spec: str, shown_text: str) -> None:
     at = opened("ranks", graph=DYNAMIC, shard=spec)
-    assert claim(at) == "This shard spec cannot be planned"
+    assert title(at) == "This shard spec cannot be planned"
     assert shown_text in html(at)
     assert "Fix:" in html(at)

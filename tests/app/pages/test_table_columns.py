@@ -1,4 +1,4 @@
-"""Tables with unknown columns are refused; open sizes are shown with the option that changes them."""
+"""Tables with unknown columns are refused; dynamic sizes are shown with the option that changes them."""
 
 import onnx
 from onnx import TensorProto, helper

@@ -73,13 +73,13 @@ def test_peak_size_and_gap_are_those_of_the_notebook_view(viewer: Page, tmp_path
     source = SAMPLES / f"{sample}.tmmu.json"
     plan = tmmu.plan(EQUAL, arenas={"b": {}, "c": {}}) if sample == "equal arenas" else tmmu.plan(source)
     viewer.set_input_files("#file", plan.save(tmp_path / "plan.json"))
-    drawn = "document.querySelector('#map .tmmu-canvas .claim').textContent"
+    drawn = "document.querySelector('#map .tmmu-canvas .chart-title').textContent"
     viewer.locator("#map .tmmu-canvas[data-paintings]").wait_for()
     in_viewer = viewer.evaluate(drawn)
     viewer.set_content(plan._repr_html_())
     frame = viewer.frame_locator("iframe")
     frame.locator(".tmmu-canvas[data-paintings]").wait_for()
-    assert frame.locator(".claim").text_content() == in_viewer
+    assert frame.locator(".chart-title").text_content() == in_viewer
 
 
 def test_review_files_show_notes_views_and_decision(viewer: Page, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.canvas.pack import claim
+from app.canvas.pack import arena_title
 from app.cli.commands import compare as cli_compare
 from app.cli.commands import gate
 from app.cli.commands.plan import print_plan
@@ -93,7 +93,7 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     assert peak_step_of(plan, arena.name) == (step, most)
     assert int(live_bytes(plan, arena.name)[step]) == most
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
-    assert claim(plan, arena, step).endswith(f"gap {gap}")
+    assert arena_title(plan, arena, step).endswith(f"gap {gap}")
     assert gate_text(plan, "gap", arena.name) == gap
     assert gate_text(plan, "peak live bytes", arena.name) == numbers.full_bytes(most)
     assert gate_text(plan, "extent", arena.name) == numbers.full_bytes(extent)

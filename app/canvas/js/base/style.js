@@ -5,8 +5,8 @@ export const STYLE = `
   color: var(--st-text-color, inherit); background-color: var(--st-background-color, transparent);
   transition: color 1ms, background-color 1ms;
   font: 13px/1.35 var(--st-font, system-ui, sans-serif);
-  :is(.claim, .foot, .bar, .overlay, .tip)[hidden] { display: none; }
-  .claim { font-weight: 600; font-size: 14px; margin: 0 0 6px; overflow-wrap: anywhere; }
+  :is(.chart-title, .foot, .bar, .overlay, .tip)[hidden] { display: none; }
+  .chart-title { font-weight: 600; font-size: 14px; margin: 0 0 6px; overflow-wrap: anywhere; }
   .bar { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-bottom: 6px; }
   .bar label { opacity: 0.9; white-space: nowrap; }
   .grow { flex: 1; }

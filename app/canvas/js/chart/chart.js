@@ -207,11 +207,11 @@ export class Chart extends Drawing {
     parts.outlines.checked = state.show_baseline;
     const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
     const arena = (this.arena = plan.arenas[state.arena === null ? plan.main : Math.max(0, chosen)]);
-    const claim = arena ? `${arena.name}: ${arena.claim}` : "This plan has no arena.";
-    parts.title.textContent = claim;
+    const text = arena ? `${arena.name}: ${arena.title}` : "This plan has no arena.";
+    parts.title.textContent = text;
     const keys = "Arrow keys change the step, p goes to the peak, slash searches.";
     const axes = `Steps against ${AXIS_OF_VIEW[state.view]}`;
-    this.stage.setAttribute("aria-label", `${VIEWS[state.view]}. ${claim}. ${axes}. ${keys}`);
+    this.stage.setAttribute("aria-label", `${VIEWS[state.view]}. ${text}. ${axes}. ${keys}`);
     this.root.dataset.view = state.view;
   }
 

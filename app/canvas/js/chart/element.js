@@ -27,7 +27,7 @@ export function build(chart) {
   });
   const views = el("span", { class: "tabs" }, ...tabs);
   const base = el("canvas", { class: "base" }), over = el("canvas", { class: "over" });
-  const tip = el("div", { class: "tip", hidden: "" }), title = el("div", { class: "claim" });
+  const tip = el("div", { class: "tip", hidden: "" }), title = el("div", { class: "chart-title" });
   const colours = menu("colour by", "colour"), arenas = menu("arena", "arena");
   const searchField = el("input", { type: "search", placeholder: "search  /", "aria-label": "search tensors and nodes", spellcheck: "false" });
   const outlines = el("input", { type: "checkbox", onchange: (e) => chart.choose("show_baseline", e.target.checked) });

@@ -141,7 +141,7 @@ const AXIS_NAME = 34; // pixels that the name of the step axis needs, on the rig
 export function drawPhases(pen, { plan, plane, plot, look, height }) {
   const { t0, t1 } = plane.win;
   Object.assign(pen, { textAlign: "left", textBaseline: "bottom" });
-  for (const [phase, first, end] of plan.stretches) {
+  for (const [phase, first, end] of plan.phases) {
     if (Math.min(end, t1) <= Math.max(first, t0)) continue;
     const a = plane.step(Math.max(first, t0)), b = plane.step(Math.min(end, t1));
     pen.fillStyle = PHASE_COLOURS[phase];

@@ -53,7 +53,7 @@ export function columnsOf(plan) {
     steps,
     main: mainArena(plan, arenas),
     ranked: [],
-    stretches: [],
+    phases: [],
     arenas,
     tables: {
       role: table(rows.map((row) => row.role ?? "activation")),
@@ -184,7 +184,7 @@ function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
     peak_step: peakStep,
     slots: arena.slots,
     storages: inArena.length,
-    claim: `peak ${shortBytes(peak)} at ${step}; arena size ${shortBytes(extent)}; gap ${gap}`,
+    title: `peak ${shortBytes(peak)} at ${step}; arena size ${shortBytes(extent)}; gap ${gap}`,
     gap,
     live,
   };
