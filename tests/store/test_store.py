@@ -159,8 +159,8 @@ def test_damaged_plan_is_rejected(store: Store) -> None:
     [
         (update(RUNS).values(arenas="{"), lambda store: store.runs("net")),
         (update(RUNS).values(arenas="[1]"), lambda store: store.runs("net")),
-        (update(SWEEPS).values(asked="{"), stored_sweeps.sweeps),
-        (update(SWEEPS).values(asked="[1]"), stored_sweeps.sweeps),
+        (update(SWEEPS).values(request="{"), stored_sweeps.sweeps),
+        (update(SWEEPS).values(request="[1]"), stored_sweeps.sweeps),
         (update(FILES).values(packed=zlib.compress(b"net")[:-1]), lambda store: store.file("net")),
         (update(FILES).values(packed=b"x"), lambda store: store.change_file("net", "net", bytes.upper, NEW_YEAR)),
     ],
@@ -192,7 +192,7 @@ def test_store_of_a_later_version_is_unchanged(url: str) -> None:
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     store.close()
-    with pytest.raises(StoreFault, match="has revision"):
+    with pytest.raises(StoreFault, match="has version"):
         Store.at(url)
 
 

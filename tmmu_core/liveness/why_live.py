@@ -99,7 +99,7 @@ def idle_of(liveness: Liveness) -> Idle:
     rows = []
     for first, end, used in zip(birth, death, uses, strict=True):
         # The idle ranges lie between two uses. The death, and the step before the birth, count as uses here.
-        gaps = [(after + 1, until) for after, until in pairwise((first - 1, *used, end))]
+        gaps = [(use + 1, next_use) for use, next_use in pairwise((first - 1, *used, end))]
         gap_from, gap_to = max(gaps, key=lambda gap: gap[1] - gap[0])
         if gap_from == gap_to:
             gap_from = gap_to = end

@@ -85,7 +85,8 @@ RUNS = sql.Table(
     sql.Index("ix_runs_graph_model", "graph", "model"),
 )
 
-SWEEPS = sql.Table("sweeps", METADATA, _key("sweep", sql.String), *_names("at"), *_texts("asked"), *_numbers("points"))
+_REQUEST = sql.Column("asked", sql.Text, key="request", nullable=False)  # the name in old stores
+SWEEPS = sql.Table("sweeps", METADATA, _key("sweep", sql.String), *_names("at"), _REQUEST, *_numbers("points"))
 
 SWEEP_POINTS = sql.Table(
     "sweep_points",
@@ -145,7 +146,7 @@ def writing(engine: sql.Engine) -> Iterator[sql.Connection]:
 
 
 def _connect_read_only(path: str) -> sqlite3.Connection:
-    """Open a file that this process cannot write, without files beside it unless a writer has left a log there."""
+    """Open a file that this process cannot write. Create no files beside it, unless it has a log that must be read."""
     log = f"{os.path.realpath(path)}-wal"
     mode = "mode=ro" if os.path.exists(log) and os.path.getsize(log) else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?{mode}", uri=True, isolation_level=None)
@@ -231,7 +232,7 @@ def _create_tables(engine: sql.Engine, name: str, *, create: bool) -> None:
                 connection.execute(VERSIONS.insert(), {"version_num": VERSION})
                 return
     if version != VERSION:
-        what = f"the store has revision {version}; this tmmu supports revision {VERSION}."
+        what = f"the store has version {version}; this tmmu supports version {VERSION}."
         raise StoreFault(what, store=name, hint="Install a newer version of tmmu.")
 
 

@@ -28,7 +28,7 @@ class Sweep:
 
 def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], points: int) -> None:
     """Store a sweep without results; an existing sweep is kept. ``points``: the number of its points."""
-    row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(request).decode(), "points": points}
+    row = {"sweep": name, "at": instant(at), "request": msgspec.json.encode(request).decode(), "points": points}
     with store.writing() as connection:
         connection.execute(store.insert_missing(SWEEPS), row)
 
@@ -61,10 +61,11 @@ def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[Poi
 def sweeps(store: Store) -> tuple[Sweep, ...]:
     """Return all sweeps with their progress, latest first."""
     failed = func.coalesce(func.sum(cast(SWEEP_POINTS.c.failed > 0, Integer)), 0)
+    columns = SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.request, SWEEPS.c.points
     statement = (
-        select(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points, func.count(SWEEP_POINTS.c.number), failed)
+        select(*columns, func.count(SWEEP_POINTS.c.number), failed)
         .join(SWEEP_POINTS, SWEEP_POINTS.c.sweep == SWEEPS.c.sweep, isouter=True)
-        .group_by(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points)
+        .group_by(*columns)
     )
     rows = store.rows(statement)
     with faults_of(store.name):

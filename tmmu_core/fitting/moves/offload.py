@@ -83,9 +83,9 @@ def _offload_until(
 ) -> tuple[Choice, Run]:
     """Offload storages that are idle at the peak, until the goal is met or no offload lowers the peak."""
     found = run(model, choice)
-    while (missing := _excess(model, found, bytes_over)) and should_continue():
+    while (excess := _excess(model, found, bytes_over)) and should_continue():
         arenas = np.argsort(-found.peaks, kind="stable").tolist()
-        offloads = (_offload_next(model, choice, found, arena, missing) for arena in arenas)
+        offloads = (_offload_next(model, choice, found, arena, excess) for arena in arenas)
         lower_peak = next((each for each in offloads if each is not None), None)
         if lower_peak is None:
             break
@@ -94,20 +94,20 @@ def _offload_until(
 
 
 def _offload_next(
-    model: RecomputeModel, choice: Choice, before: Run, arena: int, missing: int
+    model: RecomputeModel, choice: Choice, before: Run, arena: int, excess: int
 ) -> tuple[Choice, Run] | None:
     """Offload more, so that an arena has a lower peak or fewer steps at its peak; return the new choice and its run.
 
-    If no storage has ``missing`` bytes, first try the largest storages together. Then try single storages: those with
-    at least ``missing`` bytes, smallest first, then all, largest first. Return ``None`` if no attempt succeeds.
+    If no storage has ``excess`` bytes, first try the largest storages together. Then try single storages: those with
+    at least ``excess`` bytes, smallest first, then all, largest first. Return ``None`` if no attempt succeeds.
     """
     at = boundary(model, peak_position(before, arena))
     idle = _idle(model, at, arena, choice)
     peak = before.live[arena].max(initial=0)
-    is_enough = model.size[idle] >= missing
+    is_enough = model.size[idle] >= excess
     if len(idle) and not is_enough.any():
         together = choice
-        count = int(np.searchsorted(np.cumsum(model.size[idle]), missing)) + 1
+        count = int(np.searchsorted(np.cumsum(model.size[idle]), excess)) + 1
         for s in idle[:count].tolist():
             together = together | _offload_choice(model, at, s)
         after = run(model, together)

@@ -1,4 +1,4 @@
-"""Search for the execution order with the least memory, with a proven lower bound, as a move of a fit.
+"""Search for the execution order with the least memory, and prove a lower bound over all orders.
 
 ::
 
@@ -7,7 +7,8 @@
     2. three variants of the best order so far: hill–valley, units moved late, units moved early
     3. beam search, then best-first search, which finds the optimal order or a lower bound
 
-The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
+A unit is a node, or nodes that run together (``order_model.py``). The objective is the sum of the arenas' peaks. Effort
+is counted in expansions, not in time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,7 @@ SHORT_BUDGET = 4_000  # the same if the lower bound exceeds the goal
 
 @dataclass(eq=False)
 class Ordered:
-    """The result of the order search."""
+    """The best order so far and the lower bound; the result of :func:`best_order`."""
 
     model: OrderModel
     order: I64  # the best order: unit numbers
@@ -125,12 +126,12 @@ class Watch:
         return not self.stopped
 
 
-WHY = "data dependencies, overwrites, side effects, unknown operators and scopes keep their order"
+WHY = "the new order keeps all dependencies: data, overwrites, side effects, unknown operators, scopes"
 
 
 @dataclass(frozen=True, eq=False)
 class OrderMove:
-    """The result of the order search."""
+    """The result of the order search as a move, with lower bounds of extents."""
 
     move: Move | None  # ``None`` if no order with a lower sum of peaks was found
     ordered: Ordered
@@ -174,7 +175,7 @@ def order_move(
 def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    Otherwise, a move that drops the base between the view and its reader must recompute the view too.
+    A move that drops the base between a view and the reader of the view must recompute the view too.
     """
     index = liveness.timeline.index
     is_view = [

@@ -75,7 +75,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class UnknownOperator:
-    """The nodes of one operator."""
+    """An operator that limits moves, with its nodes."""
 
     name: str  # name of the operator in the file
     nodes: int  # number of nodes

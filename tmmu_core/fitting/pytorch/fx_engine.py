@@ -2,8 +2,8 @@
 
 The caller holds the gradients of the module's results during the backward pass. If results share a storage, the engine
 sums their gradients when the pass begins. For results that are parameters, inputs or views of these, the sum lives
-until the pass ends. Then the engine adds the gradient that the pass returns. A returned gradient is copied if it is
-also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
+until the pass ends, and the engine adds it to the gradient that the pass returns. A returned gradient is copied if it
+is also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
 If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
 """
 

@@ -1,4 +1,7 @@
-"""Recompute moves: single moves, and lists of moves for a capacity."""
+"""Recompute moves: single moves, and lists of moves for a capacity.
+
+A point is a choice of drops with its simulated run; a cut is the point of a minimum cut (``recompute_search.py``).
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -30,7 +33,7 @@ from tmmu_core.planners.problem import Progress
 WHY = "the same operators run again with the same inputs and compute the same values"
 NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
 NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
-START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in the lowest 2/10, and 4/10, of the range of excess
+START_TENTHS = (2, 4)  # nested search also starts at the cheapest cut in the lowest 20 %, and 40 %, of the excess range
 MOST_STARTS = 6  # sweeps for a tighter goal start from at most this number of results for earlier goals
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 

@@ -32,8 +32,8 @@ SMALL_GOAL = 8  # a goal is not moved if its results have less than ``1 / SMALL_
 Goals = tuple[int, ...]  # positions, in the order in which they run
 
 
-class Scheduler:
-    """Runs the nodes of a model for a sequence of goals within ``limit`` bytes."""
+class ScheduleProblem:
+    """A model as lists per position and storage, its goals, a limit in bytes, and the work that the search has done."""
 
     def __init__(self, model: RecomputeModel, limit: int, most_work: int = MOST_WORK) -> None:
         self.model, self.limit, self.work, self.most_work = model, limit, 0, most_work
@@ -80,7 +80,7 @@ class Scheduler:
         return sum(self.size[s] for s in storages)
 
     def peak_bytes(self, runs: Sequence[int]) -> int:
-        """Return the peak of the live bytes. A result lives until its last read before its node runs again."""
+        """Return the peak of the live bytes. A second run of a node writes new copies of its results."""
         life = {s: [0, 0] for s in self.loaded}  # storage → first and last step of its current life
         lives = list(life.items())
         for k, n in enumerate(runs):
@@ -115,12 +115,12 @@ class Scheduler:
 class _Schedule:
     """The runs for ``goals``, as positions in the initial order; a position that occurs again is recomputed."""
 
-    def __init__(self, scheduler: Scheduler, goals: Goals) -> None:
-        self.of, self.goals, self.runs = scheduler, goals, list[int]()
+    def __init__(self, problem: ScheduleProblem, goals: Goals) -> None:
+        self.problem, self.goals, self.runs = problem, goals, list[int]()
         self.excess = self.most = 0  # bytes over the limit: summed over the steps that exceed it, and at the fullest
         self.live_goals: set[int] = set()  # goals whose results are live at a step over the limit
-        self.live = set(scheduler.loaded)
-        self.live_bytes = scheduler.bytes_of(scheduler.loaded)
+        self.live = set(problem.loaded)
+        self.live_bytes = problem.bytes_of(problem.loaded)
         self.pinned: Counter[int] = Counter()  # storage → number of waiting and running nodes that use it
         self.done: set[int] = set()
         self.frames: list[list[int]] = []  # nodes that wait for operands: [position, number of operands that are live]
@@ -132,31 +132,35 @@ class _Schedule:
         for place in reversed(range(len(self.goals))):
             pending = [self.goals[place]]
             while pending:
-                for s in self.of.reads[pending.pop()]:
+                for s in self.problem.reads[pending.pop()]:
                     if s not in last:
                         last[s] = place
-                        pending += [self.of.producer[s]] if self.of.producer[s] >= 0 else []
+                        pending += [self.problem.producer[s]] if self.problem.producer[s] >= 0 else []
         return last
 
     def fill(self) -> bool:
         """Run all goals; return ``False`` above ``MOST_WORK``, or if a node would read an overwritten storage."""
-        of, frames, highest = self.of, self.frames, -1
+        problem, frames, highest = self.problem, self.frames, -1
         for place, goal in enumerate(self.goals):
             if goal in self.done:
                 continue
             frames.append([goal, 0])
             while frames:
                 n, count = frames[-1]
-                if count < len(of.operands[n]):
-                    s = of.operands[n][count]
+                if count < len(problem.operands[n]):
+                    s = problem.operands[n][count]
                     if s in self.live:
                         self.pinned[s] += 1
                         frames[-1][1] += 1
                     else:
-                        frames.append([of.producer[s], 0])
+                        frames.append([problem.producer[s], 0])
                     continue
                 highest = max(highest, n)
-                if of.work > of.most_work or len(self.runs) > of.most_runs or of.expires[n] < highest:
+                if (
+                    problem.work > problem.most_work
+                    or len(self.runs) > problem.most_runs
+                    or problem.expires[n] < highest
+                ):
                     return False
                 self._run(n, place)
                 frames.pop()
@@ -164,34 +168,36 @@ class _Schedule:
 
     def _run(self, n: int, place: int) -> None:
         """Run the node of position ``n``, whose operands are live, for the goal at ``place``."""
-        of, writes = self.of, self.of.writes[n]
-        copied = of.bytes_of([s for s in writes if s in self.live])  # a second run writes all results again
-        self.live_bytes += of.bytes_of(writes) - copied
+        problem, writes = self.problem, self.problem.writes[n]
+        copied = problem.bytes_of([s for s in writes if s in self.live])  # a second run writes all results again
+        self.live_bytes += problem.bytes_of(writes) - copied
         self.live.update(writes)
         self.done.add(n)
         self.pinned.update(writes)
-        limit = of.limit - copied
+        limit = problem.limit - copied
         if self.live_bytes > limit:
             self._drop(place, limit)
         if self.live_bytes > limit:
             self.excess += self.live_bytes - limit
             self.most = max(self.most, self.live_bytes - limit)
-            kept = [s for s in self.live if not self.pinned[s] and not of.droppable[s] and of.producer[s] >= 0]
-            self.live_goals.update(of.producer[s] for s in kept)
+            kept = [
+                s for s in self.live if not self.pinned[s] and not problem.droppable[s] and problem.producer[s] >= 0
+            ]
+            self.live_goals.update(problem.producer[s] for s in kept)
         self.pinned.subtract(writes)
-        self.pinned.subtract(of.reads[n])
+        self.pinned.subtract(problem.reads[n])
         self.runs.append(n)
 
     def _drop(self, place: int, limit: int) -> None:
         """Drop unpinned storages that are dead or droppable, until at most ``limit`` bytes are live or none is left."""
-        of, distance = self.of, self._distances(place)
+        problem, distance = self.problem, self._distances(place)
         ranked = []
         for s in self.live:
-            is_dead = self.last_goal.get(s, -1) < place and not of.is_output[s] and s not in distance
-            if self.pinned[s] or not of.size[s] or not (of.droppable[s] or is_dead):
+            is_dead = self.last_goal.get(s, -1) < place and not problem.is_output[s] and s not in distance
+            if self.pinned[s] or not problem.size[s] or not (problem.droppable[s] or is_dead):
                 continue
-            cost = self._flops(s) / (of.size[s] * (1 + distance[s]) ** 2) if s in distance else -1
-            ranked.append((cost, -of.size[s], s))
+            cost = self._flops(s) / (problem.size[s] * (1 + distance[s]) ** 2) if s in distance else -1
+            ranked.append((cost, -problem.size[s], s))
         for _, size, s in sorted(ranked):
             if self.live_bytes <= limit:
                 break
@@ -200,64 +206,64 @@ class _Schedule:
 
     def _distances(self, place: int) -> dict[int, int]:
         """Return live storage → number of nodes to run before its next use; other storages are not used again."""
-        of, seen, found = self.of, set[int](), dict[int, int]()
-        waiting = [of.operands[n][count:] for n, count in reversed(self.frames)]
-        later = (of.reads[goal] for goal in self.goals[place + 1 :] if goal not in self.done)
+        problem, seen, found = self.problem, set[int](), dict[int, int]()
+        waiting = [problem.operands[n][count:] for n, count in reversed(self.frames)]
+        later = (problem.reads[goal] for goal in self.goals[place + 1 :] if goal not in self.done)
         for row in (*waiting, *later):
             pending = list(row)
             while pending:
                 s = pending.pop()
                 if s in self.live:
                     found.setdefault(s, len(seen))
-                elif of.producer[s] >= 0 and of.producer[s] not in seen:
-                    seen.add(of.producer[s])
-                    pending += of.reads[of.producer[s]]
-        of.work += len(seen) + len(found)
+                elif problem.producer[s] >= 0 and problem.producer[s] not in seen:
+                    seen.add(problem.producer[s])
+                    pending += problem.reads[problem.producer[s]]
+        problem.work += len(seen) + len(found)
         return found
 
     def _flops(self, storage: int) -> int:
         """Return the FLOPs to recompute a storage from live ones; above ``MOST_COUNTED`` nodes, twice those counted."""
-        of, seen, pending = self.of, set[int](), [self.of.producer[storage]]
+        problem, seen, pending = self.problem, set[int](), [self.problem.producer[storage]]
         total = 1
         while pending:
             n = pending.pop()
             if n in seen:
                 continue
             seen.add(n)
-            total += of.flops[n]
+            total += problem.flops[n]
             if len(seen) > MOST_COUNTED:
                 return 2 * total
-            pending += [of.producer[s] for s in of.reads[n] if s not in self.live and of.producer[s] >= 0]
-        of.work += len(seen)
+            pending += [
+                problem.producer[s] for s in problem.reads[n] if s not in self.live and problem.producer[s] >= 0
+            ]
+        problem.work += len(seen)
         return total
 
 
-def search_schedule(scheduler: Scheduler, should_continue: Callable[[], bool]) -> list[int] | None:
+def search_schedule(problem: ScheduleProblem, should_continue: Callable[[], bool]) -> list[int] | None:
     """Return the runs of a schedule within the limit; ``None`` if none is found.
 
     Best-first search over orders of the goals, by excess of the schedule. Each order of large goals is expanded once.
     """
-    start = tuple(scheduler.goals)
+    start = tuple(problem.goals)
     known, expanded = {start}, set[Goals]()
     queue: list[tuple[int, int, int, _Schedule]] = []
     pending = iter([start])
-    while scheduler.work < scheduler.most_work and should_continue():
+    while problem.work < problem.most_work and should_continue():
         goals = next(pending, None)
         if goals is not None:
             known.add(goals)
-            found = _Schedule(scheduler, goals)
+            found = _Schedule(problem, goals)
             if found.fill():
                 if not found.excess:
-                    scheduler.work = 0
-                    return scheduler.without_needless(found.runs)
+                    problem.work = 0
+                    return problem.without_needless(found.runs)
                 heappush(queue, (found.excess, found.most, len(known), found))
             continue
         if not queue:
             return None
         *_, found = heappop(queue)
-        large = tuple(
-            goal for goal in found.goals if SMALL_GOAL * scheduler.bytes_of(scheduler.writes[goal]) >= found.most
-        )
+        large = tuple(goal for goal in found.goals if SMALL_GOAL * problem.bytes_of(problem.writes[goal]) >= found.most)
         if large not in expanded:
             expanded.add(large)
             pending = (each for each in _repairs(found, set(large)) if each not in known)
@@ -266,7 +272,7 @@ def search_schedule(scheduler: Scheduler, should_continue: Callable[[], bool]) -
 
 def _repairs(found: _Schedule, large: set[int]) -> Iterator[Goals]:
     """Yield the orders that move one of ``live_goals`` after a later goal; both are in ``large``."""
-    goals, is_fixed = found.goals, found.of.is_fixed
+    goals, is_fixed = found.goals, found.problem.is_fixed
     for first, goal in enumerate(goals):
         if goal not in found.live_goals & large or is_fixed[goal]:
             continue
@@ -288,12 +294,12 @@ def schedule_move(
     model, choice = recover_choice(plan_input)
     if len(model.fixed) != 1 or len(choice.drops) or any(node.scope for node in model.timeline.graph.nodes):
         return None
-    scheduler = Scheduler(model, limit - int(model.fixed[0]), most_work)
-    runs = search_schedule(scheduler, progress_check(report, "schedule"))
+    problem = ScheduleProblem(model, limit - int(model.fixed[0]), most_work)
+    runs = search_schedule(problem, progress_check(report, "schedule"))
     if runs is None:
         return None
     again = [n for n, count in Counter(runs).items() for _ in range(count - 1)]
-    storages = dict.fromkeys(s for n in again for s in scheduler.writes[n] if scheduler.droppable[s])
+    storages = dict.fromkeys(s for n in again for s in problem.writes[n] if problem.droppable[s])
     tensors = tuple(model.name_of(s) for s in storages)
     return Move(
         "recompute",
@@ -301,6 +307,6 @@ def schedule_move(
         WHY,
         tensors,
         tuple(model.node_id(n) for n in dict.fromkeys(again)),
-        Cost(sum(scheduler.flops[n] for n in again), 0, len(again)),
+        Cost(sum(problem.flops[n] for n in again), 0, len(again)),
         details={"runs": [model.node_id(n) for n in runs]},
     )

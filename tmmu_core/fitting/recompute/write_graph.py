@@ -73,8 +73,10 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
     return extended
 
 
-def _rejected(what: str, tensor: str, node_id: str) -> InvalidIrShapes:
-    hint = "Name a tensor that one node computes, and a node that reads it."
+HINT = "Name a tensor that one node computes, and a node that reads it."
+
+
+def _rejected(what: str, tensor: str, node_id: str, hint: str = HINT) -> InvalidIrShapes:
     return InvalidIrShapes(f"{what}.", reason="recompute", node_id=node_id, tensor=tensor, hint=hint)
 
 
@@ -100,7 +102,7 @@ def write_runs(model: RecomputeModel, runs: Sequence[int]) -> Graph:
     ``InvalidIrShapes`` (reason ``recompute``) if an operand can no longer be computed.
     """
     writer = _Writer(model, Choice.nothing(model))
-    writer.play(runs)
+    writer.run_sequence(runs)
     return writer.graph()
 
 
@@ -141,7 +143,7 @@ class _Writer(DropWalk):
             execution_order=tuple(self.order),
         )
 
-    def play(self, runs: Sequence[int]) -> None:
+    def run_sequence(self, runs: Sequence[int]) -> None:
         """Run the nodes at the positions of ``runs``, and each view before its first reader."""
         done, computed = set[int](), {s for s, producer in enumerate(self.producer) if producer < 0}
         views = dict.fromkeys(sorted(set(range(len(self.node_at))) - set(runs)))
@@ -284,7 +286,8 @@ class _Writer(DropWalk):
         n = self.node_at[position]
         node = self.index.graph.nodes[n]
         if self.model.expires[position] < k:
-            raise _rejected(f"node {node.node_id!r} cannot run again: its input is overwritten", "", node.node_id)
+            what, hint = f"node {node.node_id!r} cannot run again: its input is overwritten", "Recompute other nodes."
+            raise _rejected(what, "", node.node_id, hint)
         if self.delayed[position]:
             return self._first_run(position, k)
         inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))

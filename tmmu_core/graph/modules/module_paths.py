@@ -52,9 +52,10 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """Layer of each path: its shortest prefix with no repeated block inside (``h.0`` of ``h.0.mlp``), or all of it.
+        """Layer of each path: the shortest prefix that contains no repeated blocks (``h.0`` of ``h.0.mlp``).
 
-        If no block repeats, all paths are cut to one depth: the greatest with at most :data:`MOST_LAYERS` layers, or 1.
+        A path without such a prefix is its own layer. If no block repeats, all paths are cut to one depth: the greatest
+        with at most :data:`MOST_LAYERS` layers, or 1.
         """
         blocks = self._blocks
         if any(blocks):

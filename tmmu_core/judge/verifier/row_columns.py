@@ -118,7 +118,7 @@ class PlanFacts:
         return self.plan.arenas[self.arena[storage]].name
 
     def max_live(self, arena: int, until: I64) -> int:
-        """Return the most storages of the arena that are live at one step; each is live in ``[birth, until)``."""
+        """Return the largest number of an arena's storages live at one step; each is live in ``[birth, until)``."""
         storages = np.flatnonzero(self.arena == arena)
         end = np.minimum(until[storages], self.end)
         return live_peak(self.birth[storages], end, np.ones(len(storages), np.uint64))[1]

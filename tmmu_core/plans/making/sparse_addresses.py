@@ -32,9 +32,9 @@ def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, align
 
 
 def _slots_of(plan: Plan) -> tuple[I64, list[tuple[int, int, int, int]]]:
-    """Return ``(slot_of_storage, slots)``: the index in ``slots`` of each storage's slot, and the slots.
+    """Return ``(slot_of_storage, slots)``: storage → index into ``slots``, which is sorted by arena and logical slot.
 
-    A slot is ``(index of its arena, logical slot, backing, alignment)``; slots are sorted by arena and logical slot.
+    A slot is ``(index of its arena, logical slot, backing, alignment)``.
     """
     s = storages_of(plan)
     slot_of_storage, count = group_numbers(s.arena, s.slot)
@@ -80,7 +80,7 @@ def in_memory(plan: Plan) -> Plan:
         ends[k] = start[-1] + size
         if ends[k] > U64_MAX:
             message = f"the slots of arena {arenas[k].name!r}, one after another, end past 2^64 − 1."
-            hint = "Plan with offsets."
+            hint = "Use --addressing offsets."
             raise AllocationOverflow(message, hint=hint, arena=arenas[k].name, offset=start[-1], size=size)
     arenas = tuple([replace(a, extent_bytes=end or a.extent_bytes) for a, end in zip(arenas, ends, strict=True)])
     return replace(plan, offset=_offsets(plan, slot_of_storage, start), places="slots", arenas=arenas)
@@ -95,7 +95,7 @@ def _refuse_collisions(plan: Plan, slots: list[tuple[int, int, int, int]], addre
             message = f"{name} at address {start:#x} exceeds the end of the address space."
             if start < end:
                 message = f"{name} and {name_below} overlap at address {start:#x}."
-            hint = "Plan with offsets, which cannot collide, or under another token."
+            hint = "Use --addressing offsets, which cannot collide, or another --token."
             error = AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
             error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
             raise error
