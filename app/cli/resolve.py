@@ -116,7 +116,7 @@ def input_of(name: str) -> tuple[bytes, str]:
 
         if (unplannable_format := unplannable.recognised_folder(Path(name))) is not None:
             raise unplannable_format.refusal(source=name)
-        name = str(Path(name) / xla_dump.only(modules_in(Path(name)), name).files[0])
+        name = str(Path(name) / xla_dump.only_module(modules_in(Path(name)), name).files[0])
     data = read_input(name)
     if name.endswith(".txt"):
         from tmmu_core.formats.xla import xla_dump

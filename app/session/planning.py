@@ -71,7 +71,7 @@ def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str
     """
     opened: list[str] = []
     cards: list[dict[str, Any]] = []
-    for name, data in xla_dump.joined(files):
+    for name, data in xla_dump.with_joined_modules(files):
         sources_before = {source for source, _ in shelf().names()}
         source = shelf().put(name, data)
         if source not in sources_before:

@@ -63,9 +63,9 @@ def bound_lines(fitted: Fitted) -> list[str]:
     """Return the lower bound of each limited arena, with its reason and up to four tensors that cause it."""
     lines = []
     limited = fitted.capacity.limited(fitted.start.plan)
-    for need in fitted.bound.needs:
-        if need.arena in limited:
-            step = f" at {need.step!r}" if need.step else ""
-            tensors = f", with {numbers.some([*map(repr, need.tensors)], 4)}" if need.tensors else ""
-            lines.append(f"{need.arena}: {numbers.full_bytes(need.bytes)}{step}{tensors}: {need.why}")
+    for each in fitted.bound.arenas:
+        if each.arena in limited:
+            step = f" at {each.step!r}" if each.step else ""
+            tensors = f", with {numbers.some([*map(repr, each.tensors)], 4)}" if each.tensors else ""
+            lines.append(f"{each.arena}: {numbers.full_bytes(each.bytes)}{step}{tensors}: {each.why}")
     return lines

@@ -14,7 +14,7 @@ from tmmu_core.liveness.why_live import Explanation, Idle, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
-from tmmu_core.plans.analysis.why_offset import PlacementOrder, WhyHere
+from tmmu_core.plans.analysis.why_offset import OffsetReasons, PlacementOrder
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 
@@ -162,7 +162,7 @@ def largest(
     return fragment("peak_card", arena=arena, step=at, note=note, groups=entries)
 
 
-def why_offset(plan: Plan, why: WhyHere, placed: PlacementOrder) -> str:
+def why_offset(plan: Plan, why: OffsetReasons, placed: PlacementOrder) -> str:
     """Return the card that explains the offset of a storage."""
     blocked = [(blocker.start, blocker.end, blocker) for blocker in why.blockers]
     ranges_below = blocked + [(start, end, None) for start, end in why.free_ranges]

@@ -54,7 +54,7 @@ def test_another_order_makes_two_branches_fit() -> None:
 
 def test_capacity_of_zero_names_the_step_and_its_tensors() -> None:
     fitted = shown(fit(started(two_branches(), alignment=4), Capacity(0)))
-    need = max(fitted.bound.needs, key=lambda need: need.bytes)
+    need = max(fitted.bound.arenas, key=lambda need: need.bytes)
     assert fitted.answer == "cannot"
     assert (need.step, set(need.tensors)) in (("grow_a", {"x", "biga"}), ("shrink_a", {"biga", "a"}))
 

@@ -37,7 +37,7 @@ def ok(plan: Plan, what: Measure, amount: Fraction | int, arena: str = ALL, befo
 )
 def test_figure_is_that_of_its_arena_or_of_all(what: Measure, arena: str, value: int, of: int) -> None:
     (check,) = gate(two_arenas(), [Limit(what, Fraction(1), arena)])
-    assert (check.what, check.arena, check.value, check.of, check.limit) == (what, arena, value, of, 1)
+    assert (check.what, check.arena, check.value, check.denominator, check.limit) == (what, arena, value, of, 1)
 
 
 def test_plan_below_its_lower_bound_fails_the_gap_limit() -> None:
@@ -50,7 +50,7 @@ def test_plan_below_its_lower_bound_fails_the_gap_limit() -> None:
 def test_growth_is_measured_per_arena_and_from_zero_for_a_new_arena() -> None:
     before, after = ledger_plan(), two_arenas()
     grown = gate(after, [Limit("extent growth", Fraction(160))], before)
-    assert [(c.arena, c.value, c.of, c.ok) for c in grown] == [
+    assert [(c.arena, c.value, c.denominator, c.ok) for c in grown] == [
         ("activations", 160, 1, True),
         ("arena", -232, 1, True),
         ("parameters", 400, 1, False),

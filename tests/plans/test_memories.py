@@ -52,7 +52,7 @@ def test_staged_constant_without_room_is_read_from_its_source() -> None:
     assert home(plan, "c1") == ("MRAM", "MRAM")
     (spill,) = plan.notes["constant@MRAM"]["spills"]
     assert (spill["storage"], spill["wanted"]) == ("c1", "TCM")
-    assert "TCM has 128 B for constant, 160 B would be needed" in spill["reason"]
+    assert "TCM has 128 B for constant, which needs 160 B" in spill["reason"]
 
 
 def test_staged_source_takes_room_in_its_memory() -> None:
@@ -117,8 +117,8 @@ def test_csv_and_residency_have_the_memory_of_every_tensor() -> None:
     for name, found in zip(plan.tensor_ids, residences(plan), strict=True):
         assert found is not None
         for table in (rows, resident):
-            assert (table[name]["memory"], table[name]["put_there_by"]) == (found.memory, found.decided_by)
-    assert "put_there_by" not in plan_file.to_csv(plan_graph(model(1)).plan).decode()
+            assert (table[name]["memory"], table[name]["decided_by"]) == (found.memory, found.decided_by)
+    assert "decided_by" not in plan_file.to_csv(plan_graph(model(1)).plan).decode()
 
 
 @pytest.mark.parametrize("board", BOARDS)

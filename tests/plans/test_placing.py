@@ -7,7 +7,7 @@ import tmmu
 from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.analysis.why_offset import first_different_placement, ghost, placed_in, why_here
+from tmmu_core.plans.analysis.why_offset import explain_offset, first_different_placement, offset_effect, placed_in
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 
@@ -31,11 +31,11 @@ def solved(planner: str, which: Graph | None = None) -> Solution:
 
 def test_slot_is_as_large_as_its_largest_tenant() -> None:
     plan = solved("slots").plan
-    why = why_here(plan, "x")
+    why = explain_offset(plan, "x")
     assert why.slot is not None
     assert (plan.tensor_ids[why.slot.largest], why.slot.backing) == ("b", 32)
     assert why.slot.occupied_below == ()
-    of_a = why_here(plan, "a").slot
+    of_a = explain_offset(plan, "a").slot
     assert of_a is not None
     assert [(slot, plan.tensor_ids[row]) for slot, row in of_a.occupied_below] == [(0, "x")]
     assert (of_a.slot, of_a.backing) == (1, 64)
@@ -47,11 +47,11 @@ def test_lower_offsets_are_blocked_by_storages_placed_before() -> None:
     placed = placed_in(plan, "activations", solution.problems)
     ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
     assert (ids, placed.by, placed.fit, placed.is_known) == (["a", "b", "x", "y"], "size", "lowest", True)
-    why = why_here(plan, "b", placed.storages)
+    why = explain_offset(plan, "b", placed.storages)
     assert (why.position, why.storages, why.offset) == (1, 4, 64)
     assert [(plan.tensor_ids[b.row], b.start, b.end, b.step) for b in why.blockers] == [("a", 0, 64, 2)]
     assert (why.free_ranges, why.lowest, why.slot) == ((), 64, None)
-    first = why_here(plan, "a", placed.storages)
+    first = explain_offset(plan, "a", placed.storages)
     assert (first.blockers, first.lowest) == ((), 0)
 
 
@@ -62,28 +62,28 @@ def test_placement_order_has_fixed_offsets_first_and_all_live_parts() -> None:
     placed = placed_in(plan, "arena", instance.problems)
     ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
     assert (ids, placed.by) == (["c", "b", "a", "a@part1"], "size")
-    why = why_here(plan, "b", placed.storages)
+    why = explain_offset(plan, "b", placed.storages)
     assert [(plan.tensor_ids[b.row], b.start, b.end) for b in why.blockers] == [("c", 0, 2)]
-    assert why_here(plan, "a@part1", placed.storages).position == 3
+    assert explain_offset(plan, "a@part1", placed.storages).position == 3
 
 
 def test_gap_that_is_too_small_is_listed() -> None:
     plan = solved("naive").plan  # x [0, 16), a [16, 80), b [80, 112), y [112, 128)
-    why = why_here(plan, "b")
+    why = explain_offset(plan, "b")
     assert [(b.start, b.end) for b in why.blockers] == [(16, 80)]
     assert why.free_ranges == ((0, 16),)
     assert why.lowest == 80
-    assert why_here(plan, "y").lowest == 0
+    assert explain_offset(plan, "y").lowest == 0
 
 
 def test_ghost_has_its_conflicts_and_extent() -> None:
     plan = solved("greedy").plan
-    tried = ghost(plan, "b", 32)
+    tried = offset_effect(plan, "b", 32)
     assert [plan.tensor_ids[row] for row in tried.conflicts] == ["a"]
     assert (tried.legal, tried.planned_extent) == (False, 96)
-    higher = ghost(plan, "b", 96)
+    higher = offset_effect(plan, "b", 96)
     assert (higher.legal, higher.extent, higher.conflicts) == (True, 128, ())
-    later = ghost(plan, "a", 0, birth=99)
+    later = offset_effect(plan, "a", 0, birth=99)
     assert (later.birth, later.death) == (2, 4)  # cut to the timeline
 
 
@@ -107,7 +107,7 @@ def test_placement_order_holds_each_storage_once(planner: str) -> None:
 def test_ghost_at_the_lowest_offset_has_no_conflict(case: Case) -> None:
     plan = plan_graph(case.graph, planner="greedy", arenas=case.arenas, mode=case.mode, preset=case.preset).plan
     for name in plan.tensor_ids[:6]:
-        why = why_here(plan, name)
-        tried = ghost(plan, plan.tensor_ids[why.row], why.lowest)
+        why = explain_offset(plan, name)
+        tried = offset_effect(plan, plan.tensor_ids[why.row], why.lowest)
         assert tried.legal
         assert why.lowest <= why.offset

@@ -38,7 +38,7 @@ class Reader:
 
     name: str  # short name, for errors
     title: str  # name of the format in texts
-    holds: Kind  # what a file of the format contains
+    kind: Kind  # what a file of the format contains
     endings: tuple[str, ...]  # usual endings of file names, for errors only: a file is recognised by its content
     function: str  # ``module:function``, relative to this folder, that reads ``(unpacked bytes, file name)``
     takes_dims: bool = False  # whether ``read`` accepts bounds of named dimensions, from which it infers shapes
@@ -88,7 +88,7 @@ READERS: tuple[Reader, ...] = (
     Reader("onnx", "ONNX model", "graph", (".onnx",), ".onnx.onnx_reader:read", takes_dims=True),
 )
 """Every format, in the order in which they are tried."""
-GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
+GRAPH_READERS = tuple(reader for reader in READERS if reader.kind == "graph")
 UNRECOGNISED = "Unrecognised file format."
 
 
@@ -138,7 +138,7 @@ def nearest_reader(tried: Sequence[Tried], message: str, source: str) -> Tried |
     name = source.lower().removesuffix(".gz")
     reader_of = {reader.name: reader for reader in READERS}
     matching = [row for row in tried if name.endswith(tuple({*reader_of[row[0]].endings} - {".gz"}))]
-    return min(matching, key=lambda row: reader_of[row[0]].holds != "graph", default=None)
+    return min(matching, key=lambda row: reader_of[row[0]].kind != "graph", default=None)
 
 
 def other_readers(tried: Sequence[Tried], near: Tried | None) -> list[tuple[str, str]]:

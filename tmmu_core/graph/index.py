@@ -30,7 +30,7 @@ class GraphIndex:
     node_of: dict[str, int]  # node id → number
     role: NDArray[np.int8]  # shape (tensors,): index into ``ROLES``
     is_forward: NDArray[np.bool_]  # shape (nodes,): whether the node's phase is ``forward``
-    marked: I64  # ascending numbers of the tensors that set a field other than id, shape, dtype and role
+    annotated: I64  # ascending numbers of the tensors that set a field other than id, shape, dtype and role
     nbytes: U64  # shape (tensors,): bytes of each tensor with all dimensions resolved, sub-byte dtypes rounded up
     shapes: tuple[tuple[int, ...], ...]  # shape of each tensor with all dimensions resolved
     producer: I64  # shape (tensors,): number of the node that writes the tensor, or −1
@@ -114,7 +114,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         checks.refuse_roles_and_phases(graph)
     role = np.fromiter(map(_ROLE_NUMBER.__getitem__, roles), np.int8, len(roles))
     is_persistent = _IS_PERSISTENT[role]
-    marked = np.array([i for i, tensor in enumerate(tensors) if _optional(tensor) != _DEFAULTS], np.int64)
+    annotated = np.array([i for i, tensor in enumerate(tensors) if _optional(tensor) != _DEFAULTS], np.int64)
 
     shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims))
     is_input, is_output = (_is_listed(graph, tensor_of, side) for side in ("inputs", "outputs"))
@@ -125,7 +125,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     is_forward = np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases))
     base = np.full(len(tensors), -1, np.int64)
     index = GraphIndex(
-        *(graph, tensor_ids, node_ids, tensor_of, node_of, role, is_forward, marked, nbytes, shapes, producer),
+        *(graph, tensor_ids, node_ids, tensor_of, node_of, role, is_forward, annotated, nbytes, shapes, producer),
         *(is_input, is_output, is_persistent, base, in_ptr, in_idx, out_ptr, out_idx),
     )
     if len(out_idx) and np.bincount(out_idx).max() > 1:
@@ -145,10 +145,10 @@ def _check_references(index: GraphIndex) -> None:
     unwritten = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
     if unwritten.any():
         checks.refuse_unwritten(graph, index.tensor_ids[int(unwritten.argmax())])
-    pair_count = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
+    pair_count = sum(len(graph.tensors[i].must_not_alias) for i in index.annotated.tolist())
     if pair_count > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
         raise limits.limit_error(limits.PAIRS, "the graph", graph.name)
-    for i in index.marked.tolist():
+    for i in index.annotated.tolist():
         checks.check_tensor_fields(graph, i, index.tensor_of)
     for field in ("inplace", "in_place_write", "grad_edges"):
         for k, node in enumerate(graph.nodes):
@@ -201,7 +201,7 @@ def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np
 
 def _set_bases(index: GraphIndex) -> None:
     graph, base = index.graph, index.base
-    views = [i for i in index.marked.tolist() if graph.tensors[i].view is not None]
+    views = [i for i in index.annotated.tolist() if graph.tensors[i].view is not None]
     for i in views:
         base[i] = checks.check_view(graph, i, index.tensor_of, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
     # Pointer doubling: after k rounds ``ancestor`` is the base 2^k levels up, or the last base. A chain has at most as

@@ -96,7 +96,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     count = len(index.tensor_ids)
     found = [np.zeros(0, np.int64)]
     in_one_storage: list[tuple[str, str, int]] = []
-    for i in index.marked.tolist():
+    for i in index.annotated.tolist():
         tensor = timeline.graph.tensors[i]
         if not ranges.planned[i]:
             continue
@@ -156,7 +156,7 @@ def _storages(
     size = np.zeros(len(head), np.uint64)
     np.maximum.at(size, row, _ends(timeline, groups, planned))
     alignment = np.ones(len(head), np.uint64)
-    for i in index.marked.tolist():
+    for i in index.annotated.tolist():
         required = tensors[i].alignment
         if required is not None and ranges.planned[i]:
             alignment[storage_of[i]] = max(int(alignment[storage_of[i]]), required)

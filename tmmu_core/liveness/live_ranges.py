@@ -100,7 +100,7 @@ def saved_tensors(timeline: Timeline, roots: I64) -> Mask:
     """Return :attr:`Ranges.saved` of all tensors, planned or not."""
     saved = np.zeros(len(roots), np.bool_)
     if timeline.retain:
-        marked = timeline.index.marked
+        marked = timeline.index.annotated
         saved[marked] = [timeline.graph.tensors[i].saved_for_backward for i in marked.tolist()]
         saved[roots[saved]] = True
     return saved

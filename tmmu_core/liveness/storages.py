@@ -39,7 +39,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
     for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
         groups.join(view, int(ranges.roots[view]))
     first_of: dict[str, int] = {}
-    for i in index.marked.tolist():
+    for i in index.annotated.tolist():
         alias = tensors[i].alias_group_id
         if alias is not None and ranges.planned[i]:
             groups.join(i, first_of.setdefault(alias, i))

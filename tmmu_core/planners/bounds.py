@@ -7,7 +7,7 @@
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-Each rule except **fixed** gives the weight of a clique in the conflict graph. It lies outside of reserved bytes.
+Each rule except **fixed** gives the weight of a clique in the conflict graph. Reserved bytes below it are added.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ import numpy as np
 from tmmu_core.planners.columns import NEVER, SAFE, Columns, align_up, columns
 from tmmu_core.planners.problem import Mask, Problem, without_empty
 
-MAX_MOMENTS = 64
+MAX_STEPS = 64
 """Number of steps for which ``grid``, ``hand-off`` and ``never alias`` are computed: those with the most live bytes."""
 
 
@@ -72,7 +72,7 @@ def bound_of(cols: Columns) -> Bound:
     is_coarse = max(cols.align) > 1
     padded = -(-cols.sizes // cols.aligns) * cols.aligns
     padded_live = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
-    for column in by_live_bytes[:MAX_MOMENTS] if is_coarse or cols.extra_conflicts else ():
+    for column in by_live_bytes[:MAX_STEPS] if is_coarse or cols.extra_conflicts else ():
         if padded_live is not None and padded_live[column] <= best.bytes:
             continue  # the grid bound is at most the sum of the padded sizes
         alive = cols.alive_at(column).tolist()

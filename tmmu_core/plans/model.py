@@ -29,7 +29,7 @@ offset per storage; ``sparse``: hashed addresses of slots, as in the superseded 
 PLACES_DERIVED = "places"  # how the reader derived the :data:`Places` of a file that does not state it
 CHANGED = "changed"  # the parts of the file that changed after it was written
 NO_CONTENT_HASH = "unheld"  # the file has no content hash
-ASSUMED = "assumed"  # the sizes that the model leaves open and the plan assumes
+ASSUMED = "assumed"  # the dynamic sizes that the plan assumes
 UNPLANNED = "unplanned"  # the parts of the graph whose memory is not in the plan
 GIVEN_OFFSETS = "given_offsets"  # the number of offsets that the input fixes, on which bounds and proofs depend
 READ = "read"  # the remarks of the reader of a finished plan or an instance

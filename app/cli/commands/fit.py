@@ -180,7 +180,7 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
         ],
         "next_steps": fitted.next_steps,
         "unknown_operators": fitted.unknown,
-        "bound": fitted.bound.needs,
+        "bound": fitted.bound.arenas,
         "modules": fitted_layers(fitted),
         "peak": {key: value for key, value in fitted_peak(fitted).items() if key != "tensors"},
     }

@@ -244,7 +244,7 @@ def check_row(check: core.Check) -> Check:
     """Return a check with its figures as texts."""
     if check.what in ("gap", "reuse"):
         ratio = numbers.over_bound if check.what == "gap" else numbers.percent
-        value, limit = ratio(check.value, check.of), f"{float(check.limit * 100):.10g} %"
+        value, limit = ratio(check.value, check.denominator), f"{float(check.limit * 100):.10g} %"
     else:
         amount = numbers.delta_bytes if check.what in core.GROWTH else numbers.full_bytes
         amount = numbers.count if check.what == "reuse cost" else amount

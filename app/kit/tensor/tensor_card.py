@@ -11,19 +11,19 @@ from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
+from tmmu_core.plans.analysis.why_offset import OffsetEffect, explain_offset, offset_effect, on_grid
 from tmmu_core.plans.figures.live_bytes import storages_alive, storages_of
 from tmmu_core.plans.model import Plan
 
 MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
 
 
-def tried(plan: Plan) -> Ghost | None:
+def tried(plan: Plan) -> OffsetEffect | None:
     """Return the tried place and its conflicts; ``None`` if no place is tried or the plan lacks the selected tensor."""
     chosen = state.choice()
     if chosen.tried is None or chosen.selected not in plan.row_of:
         return None
-    return ghost(plan, chosen.selected, *chosen.tried)
+    return offset_effect(plan, chosen.selected, *chosen.tried)
 
 
 def ghost_settings(plan: Plan) -> dict[str, Any] | None:
@@ -113,7 +113,7 @@ def panel_of_tensor(shown: Shown, *, walking: bool = False, device: bool = False
             state.choose(walk=graph_levels.AROUND)
             st.switch_page("pages/graph/page.py")
     order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
-    controls.linked_html(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order))
+    controls.linked_html(tensor_text.why_offset(plan, explain_offset(plan, name, order.storages), order))
     if (place := tried(plan)) is None:
         st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
     else:

@@ -71,9 +71,7 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
     texts = (
-        [f"Lower bound {bound}: the costs that these groups of buffers and colocated buffers cannot avoid:"]
-        if groups
-        else []
+        [f"Lower bound {bound}: the least costs of colocated buffers and of these groups of buffers:"] if groups else []
     )
     for names in groups:
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)

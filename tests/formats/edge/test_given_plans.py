@@ -212,7 +212,7 @@ def test_uploaded_dump_is_joined_per_module() -> None:
     dump = [(f"module_0001.jit_a-{each}", (GIVEN / f"xla_step-{each}").read_bytes()) for each in endings]
     renamed = [(name.replace("module_0001.jit_a", "step"), data) for name, data in dump[:2]]
     others = [("module_0001.jit_a.before.txt", b""), ("other.csv", b"x"), ("step.onnx", b"x")]
-    files = xla_dump.joined([*dump, *renamed, *others])
+    files = xla_dump.with_joined_modules([*dump, *renamed, *others])
     assert [name for name, _ in files] == ["other.csv", "step.onnx", "module_0001.jit_a.txt", "step.txt"]
     assert isinstance(read_any(files[2][1]), PlainInstance)
 

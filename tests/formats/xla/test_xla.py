@@ -295,7 +295,7 @@ def test_folder_reads_a_program_beside_the_dump_up_to_a_size(tmp_path: Path, mon
     assert opened.origins["a"].origin.module == ("GPT", "h_0", "mlp")
     assert opened.notes[-1] == "the program contains the origin of 4 of 7 buffers"
     (whole,) = files_at(tmp_path)
-    together = xla_dump.joined([(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())])
+    together = xla_dump.with_joined_modules([(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())])
     assert together == [whole]
     uploaded = read_any(whole[1], whole[0])
     assert isinstance(uploaded, PlainInstance)

@@ -153,7 +153,7 @@ class Fitted:
         """Return the lower bound of the sum of the arenas that ``capacity`` limits."""
         if capacity.total is not None:
             return self.lower_bound_bytes
-        return sum(need.bytes for need in self.bound.needs if need.arena in capacity.arenas)
+        return sum(bound.bytes for bound in self.bound.arenas if bound.arena in capacity.arenas)
 
     @property
     def lower_bound_bytes(self) -> int:

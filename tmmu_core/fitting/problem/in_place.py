@@ -95,4 +95,4 @@ def _move(missing: list[tuple[Node, Pairs]]) -> Move:
     nodes = tuple(node.node_id for node, _ in missing)
     tensors = tuple(dict.fromkeys(node.inputs[i] for node, pairs in missing for i, _ in pairs))
     details = {"pairs": [[node.node_id, [list(pair) for pair in pairs]] for node, pairs in missing]}
-    return Move("inplace", f"work in place in {some_names(nodes)}", WHY, tensors, nodes, details=details)
+    return Move("inplace", f"reuse inputs in place in {some_names(nodes)}", WHY, tensors, nodes, details=details)

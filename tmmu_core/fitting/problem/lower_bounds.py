@@ -1,7 +1,7 @@
 """Lower bounds of all plans that the allowed moves can reach: a bound above the capacity proves that no plan fits.
 
-* **Step**: whatever the moves, all inputs and outputs of a node are live when it runs. If the output can reuse an
-  input, the reused bytes are counted once. A second bound is then the step before, at which all inputs are live.
+* **Step**: all inputs and outputs of a node are live when it runs, with any moves. If the output can reuse an input,
+  the reused bytes are counted once. A second bound is then the step before, at which all inputs are live.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.
@@ -32,7 +32,7 @@ OUTPUTS = "@outputs"  # the moment after the last node, at which all graph outpu
 
 
 @dataclass(frozen=True)
-class Need:
+class ArenaBound:
     """The lower bound of one arena."""
 
     arena: str
@@ -46,17 +46,17 @@ class Need:
 class LowerBound:
     """A lower bound of the extents of all plans that the allowed moves can reach."""
 
-    needs: tuple[Need, ...]  # one per arena, by name
+    arenas: tuple[ArenaBound, ...]  # one per arena, by name
 
     @property
     def bytes_of(self) -> dict[str, int]:
         """Arena → bytes."""
-        return {need.arena: need.bytes for need in self.needs}
+        return {bound.arena: bound.bytes for bound in self.arenas}
 
     @property
     def bytes(self) -> int:
         """Sum over all arenas."""
-        return sum(need.bytes for need in self.needs)
+        return sum(bound.bytes for bound in self.arenas)
 
 
 def alignments_of(plan_input: PlanInput, arenas: Iterable[str]) -> dict[str, int]:
@@ -70,51 +70,51 @@ def lower_bound(
 ) -> LowerBound:
     """Return the lower bound of all plans that the allowed moves can reach from ``start``.
 
-    ``always_live``: node → storages that are live when it first runs, whatever the moves.
+    ``always_live``: node → storages that are live when it first runs, with any moves.
     """
     kinds = frozenset(allowed)
     if not kinds:  # the planner is fixed too
         sizes = extents(start.plan).items()
-        return LowerBound(tuple(Need(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
+        return LowerBound(tuple(ArenaBound(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
     if not kinds & {"order", "recompute", "offload", "inplace"}:
-        return LowerBound(tuple(_order_needs(start.plan)))
-    return LowerBound(tuple(_step_needs(start.plan_input, start.liveness, "inplace" in kinds, always_live)))
+        return LowerBound(tuple(_bounds_in_order(start.plan)))
+    return LowerBound(tuple(_bounds_by_step(start.plan_input, start.liveness, "inplace" in kinds, always_live)))
 
 
 def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
     """Return the bound raised to ``needs``: arena → bytes that all orders need."""
     why = "every order has at least this many live bytes at some step"
-    pairs = ((need, Need(need.arena, needs.get(need.arena, 0), "", (), why)) for need in bound.needs)
-    return LowerBound(tuple(max(pair, key=lambda need: need.bytes) for pair in pairs))
+    pairs = ((each, ArenaBound(each.arena, needs.get(each.arena, 0), "", (), why)) for each in bound.arenas)
+    return LowerBound(tuple(max(pair, key=lambda each: each.bytes) for pair in pairs))
 
 
-def _order_needs(plan: Plan) -> Iterator[Need]:
+def _bounds_in_order(plan: Plan) -> Iterator[ArenaBound]:
     for name, least in bounds(plan).items():
         arena = plan.arena_of[name]
         step = plan.node_at(arena.witness_step) if arena.witness_step >= 0 else ""
-        yield Need(name, least, step, arena.witness, "live at the same step of this order")
+        yield ArenaBound(name, least, step, arena.witness, "live at the same step of this order")
 
 
-def _step_needs(
+def _bounds_by_step(
     plan_input: PlanInput, liveness: Liveness, may_add_pairs: bool, always_live: Sequence[Sequence[int]] | None
-) -> Iterator[Need]:
+) -> Iterator[ArenaBound]:
     storages = liveness.storages
     for number, (arena, alignment) in enumerate(alignments_of(plan_input, liveness.arenas).items()):
         if arena == OFFLOAD_ARENA:
             continue
         sizes = storages.size[storages.persistent & (storages.arena == number)].tolist()
         persistent, persistent_padding = _aligned_sum(sizes, alignment)
-        need = Need(arena, persistent - persistent_padding, "", (), "persistent storages are live at every step")
-        for moment in moments(liveness, number, alignment, may_add_pairs, always_live):
-            other_bytes, padding = _aligned_sum(moment.sizes.values(), alignment)
-            needed = persistent + other_bytes - max(persistent_padding, padding) - moment.reused
-            if needed > need.bytes:
-                largest_first = sorted(moment.sizes, key=lambda s: (-moment.sizes[s], s))
+        bound = ArenaBound(arena, persistent - persistent_padding, "", (), "persistent storages are live at every step")
+        for live_set in live_sets(liveness, number, alignment, may_add_pairs, always_live):
+            other_bytes, padding = _aligned_sum(live_set.sizes.values(), alignment)
+            needed = persistent + other_bytes - max(persistent_padding, padding) - live_set.reused
+            if needed > bound.bytes:
+                largest_first = sorted(live_set.sizes, key=lambda s: (-live_set.sizes[s], s))
                 names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
-                why = moment.why + f"; in-place reuse saves {short_bytes(moment.reused)}" * (moment.reused > 0)
+                why = live_set.why + f"; in-place reuse saves {short_bytes(live_set.reused)}" * (live_set.reused > 0)
                 why += f"; persistent tensors add {short_bytes(persistent)}" * (persistent > 0)
-                need = Need(arena, needed, moment.step, tuple(names), why)
-        yield need
+                bound = ArenaBound(arena, needed, live_set.step, tuple(names), why)
+        yield bound
 
 
 def _aligned_sum(sizes: Collection[int], alignment: int) -> tuple[int, int]:
@@ -123,7 +123,7 @@ def _aligned_sum(sizes: Collection[int], alignment: int) -> tuple[int, int]:
     return sum(sizes) + sum(paddings), max(paddings, default=0)
 
 
-class Moment(NamedTuple):
+class LiveSet(NamedTuple):
     """Storages of one arena that are live together in every plan, without persistent ones."""
 
     step: str
@@ -132,14 +132,14 @@ class Moment(NamedTuple):
     reused: int = 0  # largest number of bytes that the output of the step may share with an input
 
 
-def moments(
+def live_sets(
     liveness: Liveness,
     arena: int,
     alignment: int,
     may_add_pairs: bool,
     always_live: Sequence[Sequence[int]] | None = None,
-) -> Iterator[Moment]:
-    """Yield moments of an arena: the loading of the inputs, the end, and one or two for each node."""
+) -> Iterator[LiveSet]:
+    """Yield live sets of an arena: the loading of the inputs, the end, and one or two for each node."""
     timeline, storages = liveness.timeline, liveness.storages
     index = timeline.index
     tensor_bytes = row_bytes(timeline)[view_roots(index)[0]].tolist()
@@ -155,8 +155,8 @@ def moments(
                 sizes[s] = max(sizes.get(s, 0), tensor_bytes[t])
         return sizes
 
-    yield Moment(INPUTS_STEP, sizes_of(np.flatnonzero(index.is_input).tolist()), "the inputs are loaded together")
-    yield Moment(OUTPUTS, sizes_of(np.flatnonzero(index.is_output).tolist()), "the outputs are live at the end")
+    yield LiveSet(INPUTS_STEP, sizes_of(np.flatnonzero(index.is_input).tolist()), "the inputs are loaded together")
+    yield LiveSet(OUTPUTS, sizes_of(np.flatnonzero(index.is_output).tolist()), "the outputs are live at the end")
     for k in np.flatnonzero(timeline.step_of >= 0).tolist():
         node, reads, writes = timeline.graph.nodes[k], index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
         undropped = {s: size[s] for s in (always_live[k] if always_live else ()) if is_counted[s]}
@@ -167,9 +167,9 @@ def moments(
             sources = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_add_pairs)]
             reused = max((-(-inputs[s] // alignment) * alignment for s in sources if s in inputs), default=0)
         why = "the node reads and writes them in one step" + (", or no move frees them" if undropped else "")
-        yield Moment(node.node_id, live, why, reused)
+        yield LiveSet(node.node_id, live, why, reused)
         if reused:
-            yield Moment(node.node_id, inputs, "the node reads them, and they are live one step earlier")
+            yield LiveSet(node.node_id, inputs, "the node reads them, and they are live one step earlier")
 
 
 def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_add_pairs: bool) -> list[int]:

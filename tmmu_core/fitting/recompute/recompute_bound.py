@@ -1,4 +1,4 @@
-"""Bytes that are live whatever is recomputed, offloaded or reordered: at each node, and because outputs stay live.
+"""Bytes that are live at a node in every recomputation, offload and order, and lower bounds from the outputs.
 
 A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
 change, the storage is live at each node that must run after one node that touches it and before another. Results of
@@ -12,12 +12,12 @@ import numpy as np
 from tmmu_core.fitting.order.order_exact import bits
 from tmmu_core.fitting.order.order_model import csr_rows, order_model
 from tmmu_core.fitting.problem.answer import Allowed, unknown_operators
-from tmmu_core.fitting.problem.lower_bounds import Moment, alignments_of, moments
+from tmmu_core.fitting.problem.lower_bounds import LiveSet, alignments_of, live_sets
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, recompute_model
 
 ORDERED_UP_TO = 2_500  # maximum number of units (``order/order_model.py``); for more, no storages are listed
-MOST_BEFORE = 400  # maximum number of nodes from which :func:`outputs_needs` chooses the node c of an output
+MOST_BEFORE = 400  # maximum number of nodes from which :func:`output_bounds` chooses the node c of an output
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
@@ -58,7 +58,7 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
     return found
 
 
-def outputs_needs(start: Candidate, allowed: Allowed) -> dict[str, int]:
+def output_bounds(start: Candidate, allowed: Allowed) -> dict[str, int]:
     """Return arena → lower bound of its bytes over all orders, from the outputs, which stay live once computed.
 
     Choose for each output a node c: the node that computes the output, or one that the output depends on. After the run
@@ -88,11 +88,11 @@ class _NodesOfArena:
         """Storage → its bytes; 0 if it can be offloaded between uses."""
         name = model.liveness.arenas[arena]
         self.alignment = alignments_of(start.plan_input, [name])[name]
-        self.moments: list[list[Moment]] = [[] for _ in self.operands]
-        position = {model.node_id(k): k for k in range(len(self.moments))}
-        for moment in moments(start.liveness, arena, self.alignment, "inplace" in allowed.kinds):
-            if moment.step in position:
-                self.moments[position[moment.step]].append(moment)
+        self.live_sets: list[list[LiveSet]] = [[] for _ in self.operands]
+        position = {model.node_id(k): k for k in range(len(self.live_sets))}
+        for live_set in live_sets(start.liveness, arena, self.alignment, "inplace" in allowed.kinds):
+            if live_set.step in position:
+                self.live_sets[position[live_set.step]].append(live_set)
 
     def needed(self, n: int, used: Counter[int]) -> int:
         """Return the bytes that a node needs, without the ``used`` bytes of each storage."""
@@ -101,12 +101,12 @@ class _NodesOfArena:
             return max(0, min(self.size[s], -(-size // self.alignment) * self.alignment) - used[s])
 
         return max(
-            (sum(unused(*row) for row in each.sizes.items()) - each.reused for each in self.moments[n]), default=0
+            (sum(unused(*row) for row in each.sizes.items()) - each.reused for each in self.live_sets[n]), default=0
         )
 
     def least_peak(self, most_before: int) -> int:
         """Return a lower bound of the peak; each c is one of the ``most_before`` nearest nodes before its output."""
-        needed = [self.needed(n, Counter()) for n in range(len(self.moments))]
+        needed = [self.needed(n, Counter()) for n in range(len(self.live_sets))]
         unassigned = list(self.resident_bytes)  # storage → bytes that no path uses yet
         paths: dict[int, Counter[int]] = {}  # c → storage → bytes used by paths from c
         outputs: Counter[int] = Counter()  # c → bytes of its outputs

@@ -26,7 +26,7 @@ from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permi
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
 from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents
 from tmmu_core.fitting.recompute.drop_moves import TIGHTENED_GOALS
-from tmmu_core.fitting.recompute.recompute_bound import always_live, outputs_needs
+from tmmu_core.fitting.recompute.recompute_bound import always_live, output_bounds
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
 from tmmu_core.fitting.recompute.schedule import MOST_WORK, schedule_move
 from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, pareto, plan_moves, planner_move, with_size
@@ -224,7 +224,7 @@ class _FitSearch:
             return
         if kinds & set(COSTLY):
             bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
-            self.bound = with_order(bound, outputs_needs(self.start, self.allowed))
+            self.bound = with_order(bound, output_bounds(self.start, self.allowed))
         elif self.order is not None:
             self.bound, self.total_bound = with_order(self.bound, self.order.arena_bounds), self.order.total_bound
 

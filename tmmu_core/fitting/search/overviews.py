@@ -1,8 +1,8 @@
 """Overviews of possible changes: single moves ranked by the bytes that they save, and the curve of bytes against cost.
 
 For each kind, the moves that save the most live bytes at the peak are planned, each alone. The planned moves are ranked
-by the bytes by which they reduce the sum of the arenas' extents. Each point of the curve, from the initial plan towards
-the lower bound, is a plan.
+by the bytes by which they reduce the sum of the arenas' extents. The points of the curve are plans, from the initial
+one towards the lower bound.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Progress
 
-PLANNED = 8  # maximum number of moves of one kind that are planned
+MOST_PLANNED = 8  # maximum number of moves of one kind that are planned
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: P
     for kind in sorted({*kinds}, key=KINDS.index):
         moves = sorted(_single_moves(start, kind, watch), key=lambda move: -move.bytes)
         possible += len(moves)
-        for number, move in enumerate(moves[:PLANNED]):
-            if not watch(f"what if: {kind}", number, min(PLANNED, len(moves))):
+        for number, move in enumerate(moves[:MOST_PLANNED]):
+            if not watch(f"what if: {kind}", number, min(MOST_PLANNED, len(moves))):
                 break
             planned += 1
             extent = sum(extents_of(apply_moves(start.plan_input, (move,))).values())

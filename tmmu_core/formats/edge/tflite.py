@@ -40,7 +40,7 @@ CALLS = ("CALL", "CALL_ONCE", "STABLEHLO_COMPOSITE")
 BODIES = {"IF": ("then", "else"), **dict.fromkeys(LOOPS, ("cond", "body")), **dict.fromkeys(CALLS, ("body",))}
 """Operator → the names of its bodies, for operators whose bodies are planned."""
 DEEPEST = 16  # maximum levels of nested bodies that are planned
-MOST_REPEATED = 1 << 17  # maximum sum of :attr:`.Subgraph.words` over the repeated uses of subgraphs
+MOST_REPEATED = 1 << 17  # maximum sum of :attr:`.Subgraph.item_count` over the repeated uses of subgraphs
 VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # operand list, index of the value
 ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)
 NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it compiles
@@ -130,7 +130,7 @@ class _Reading:
         name = PurePath(self.name).name.removesuffix(".tflite") + suffix
         dynamic_tensors = [main.subgraph.tensors[i] for i in self.dynamic_inputs]
         listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in dynamic_tensors)
-        note = f"sizes that the model leaves open are those in the file: {listed}; resize inputs in the converter."
+        note = f"dynamic sizes are those in the file: {listed}; resize inputs in the converter."
         return Graph(
             *(tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name),
             execution_order=tuple([node.node_id for node in self.nodes]),
@@ -189,7 +189,7 @@ class _Reading:
         found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
         if operator.instr not in BODIES or len(found) < len(operator.bodies):
             return False
-        repeated = self.repeated + sum(body.words for body in found if body.number in self.planned)
+        repeated = self.repeated + sum(body.item_count for body in found if body.number in self.planned)
         if repeated > MOST_REPEATED or not _agree(use.subgraph, operator, operands, found):
             return False
         self.repeated = repeated

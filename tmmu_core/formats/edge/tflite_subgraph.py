@@ -45,7 +45,7 @@ EXTERNAL_BUFFER = 10  # number of a tensor's field; if the field is not 0, the d
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
 ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte of the file; tables may share vectors
-LETTERS_PER_WORD = 64  # letters of names that count as one word (:attr:`Subgraph.words`)
+LETTERS_PER_ITEM = 64  # letters of names that count as one item (:attr:`Subgraph.item_count`)
 DAMAGED = "The model is damaged: copy it again, or convert it again."
 SUBGRAPH_FIELDS = {
     "CALL": ("CallOptions", ("Subgraph",)),
@@ -88,10 +88,10 @@ class Subgraph:
     dynamic_tensors: frozenset[int]  # tensors with a dynamic dimension in ``shape_signature``; ``shape`` has its size
 
     @property
-    def words(self) -> int:
-        """Words that each call adds to the graph: one per operator, operand or ``LETTERS_PER_WORD`` letters of ids."""
+    def item_count(self) -> int:
+        """Items that each call adds to the graph: operators, operands, and one per ``LETTERS_PER_ITEM`` id letters."""
         operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
-        return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_PER_WORD
+        return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_PER_ITEM
 
 
 class ModelFile:
@@ -170,8 +170,8 @@ class ModelFile:
                 raise self.damaged(what, number)
         roles: dict[int, Role] = {**dict.fromkeys(outputs, "output"), **dict.fromkeys(inputs, "input")}
         tensors = [self._tensor(number, i, row, ids[i], roles.get(i), i in written) for i, row in enumerate(rows)]
-        is_open = frozenset(i for i, row in enumerate(rows) if min(numbers(row, "ShapeSignature"), default=0) < 0)
-        return Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors), is_open)
+        dynamic = frozenset(i for i, row in enumerate(rows) if min(numbers(row, "ShapeSignature"), default=0) < 0)
+        return Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors), dynamic)
 
     def damaged(self, what: str, number: int) -> UnreadableInput:
         """Return the error of an inconsistent subgraph."""
@@ -205,7 +205,7 @@ class ModelFile:
             what, reason = f"has the type {type_name}, which has no fixed size", "unknown_dtype"
             hint = "Only tensors of numbers and booleans can be planned."
             if dtype is not None:
-                what, reason = f"has a dimension that the model leaves open: {list(shape)}", "dynamic_shape"
+                what, reason = f"has the dynamic shape {list(shape)}", "dynamic_shape"
                 hint = "Give the inputs fixed shapes and convert the model again."
             path = f"subgraph {number}, tensor {i}"
             what = f"the tensor {name!r} {what}."

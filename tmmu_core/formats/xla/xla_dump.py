@@ -347,7 +347,7 @@ def sizes_in(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def only(found: Sequence[Module], folder: str) -> Module:
+def only_module(found: Sequence[Module], folder: str) -> Module:
     """Return the only module of a dump. Raises ``UnreadableInput`` if there are none or several."""
     if len(found) == 1:
         return found[0]
@@ -362,16 +362,16 @@ def only(found: Sequence[Module], folder: str) -> Module:
     raise UnreadableInput(f"the dump contains {len(found)} modules.", source=folder, hint=hint)
 
 
-def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+def with_joined_modules(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Return uploaded files. The files of a module that form its plan are joined; its other files are omitted."""
     data = dict(files)
     found = modules({name: len(content) for name, content in files})
     stems = tuple({module.name.partition(".")[0] + "." for module in found if "." in module.name})
     own = {name for module in found for name in module.files}
     unrelated = [(name, content) for name, content in files if name not in own and not name.startswith(stems)]
-    return [*unrelated, *(of_module(module, data.__getitem__) for module in found)]
+    return [*unrelated, *(joined_files(module, data.__getitem__) for module in found)]
 
 
-def of_module(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
+def joined_files(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
     """Return ``(name, bytes)`` of a module's files, joined for :func:`read`."""
     return f"{module.name}.txt", b"\n".join(map(read, module.files))

@@ -136,7 +136,7 @@ def share_of_view(
         stored_shape = [d for axis, d in enumerate(_resolved(share, shape)) if strides is None or strides[axis]]
         if tensor_bytes(stored_shape, tensor.dtype) == share_bytes and not offset % itemsize(tensor.dtype):
             return msgspec.structs.replace(share, view=View(view.base_tensor_uid, offset, share_bytes, strides)), split
-    raise _misfit(tensor, "no axis of it is consistent with its base's split")
+    raise _misfit(tensor, "none of its axes matches the split")
 
 
 def _resolved(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """Skyline runs: fill memory from the bottom up, always at the lowest free offset (Burke, Kendall and Whitwell 2004).
 
-The *skyline* is the end of the placed bytes at each step. A run takes the lowest stretch of the skyline and puts there
-the storage of lowest rank whose whole lifetime is in the stretch. If no storage fits, the stretch rises to its lower
-neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a second for ten thousand storages.
+The *skyline* is the end of the placed bytes at each step. A run selects the lowest segment of the skyline. Of the
+storages whose lifetime is in the segment, it places the one of lowest rank there. If there is none, the segment rises
+to its lower neighbour. A run costs O(n · (n + steps)) array operations: less than a second for 10,000 storages.
 
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
 On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The crown
@@ -27,7 +27,7 @@ from tmmu_core.planners.portfolio import TURNED_FROM, Best, crown_of, turned_ove
 from tmmu_core.planners.problem import I64
 
 RUNS, FEW_RUNS = 24, 4
-ALL_RUNS_FROM = 1_000  # with fewer storages, only the few runs are made, because ``exact`` is faster than further runs
+ALL_RUNS_FROM = 1_000  # with fewer storages, ``FEW_RUNS`` are made, because ``exact`` is faster than further runs
 MOST_TURNS = 4  # maximum times that a packing is turned over, while its extent falls
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
 PHILOX_KEY = 5  # key of the random stream
@@ -80,15 +80,15 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
 
 
 def skyline(cols: Columns, rank: I64) -> I64:
-    """Return the offsets of one run. Of several storages that fit a stretch, the one of lowest ``rank`` is placed."""
+    """Return the offsets of one run. Of several storages that fit a segment, the one of lowest ``rank`` is placed."""
     n, steps, grid = len(cols), len(cols.births), max(cols.align)
     offset = np.full(n, -1, np.int64)
     loops = library()
     if loops is not None:
         first = np.searchsorted(cols.part_lo, np.arange(steps + 1))  # storages are sorted by birth
-        stretches = np.empty((2, steps), np.int64)
+        segments = np.empty((2, steps), np.int64)
         tables = {"first": first, "rank": rank, "lo": cols.part_lo, "hi": cols.part_hi, "size": cols.sizes}
-        tables |= {"height": stretches[0], "end": stretches[1], "offset": offset}
+        tables |= {"height": segments[0], "end": segments[1], "offset": offset}
         native.run(loops, "skyline", native.call_of("skyline", steps=steps, grid=grid, **tables))
         return offset
     order = np.argsort(rank)
@@ -107,5 +107,5 @@ def skyline(cols: Columns, rank: I64) -> I64:
             height[begin:end] = min(height[begin - 1], height[end])
         offset[order[best]] = low
         height[born[best] : dies[best]] = align_up(int(low + size[best]), grid)
-        born[best] = -1  # placed: it fits in no other stretch
+        born[best] = -1  # placed: it fits in no other segment
     return offset

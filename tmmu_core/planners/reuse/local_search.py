@@ -1,8 +1,8 @@
 """Local search for placements of least reuse cost: ruin and recreate (Schrimpf et al. 2000).
 
-A round removes a few units, mostly connected ones. It prefers to begin at a unit with an active penalty. It places
-each unit at the lowest of its cheapest offsets. A costlier result is accepted up to a threshold that falls to 0. The C
-form is ``native/reuse.c``; both forms draw the same random numbers and return the same result.
+A round removes a few units (:mod:`.reuse_model`), mostly connected ones, and begins at a unit with an active penalty if
+it draws one. It places each unit at the lowest of its cheapest offsets. A costlier result is accepted up to a threshold
+that falls to 0. The C form is ``native/reuse.c``; both forms draw the same random numbers and return the same result.
 """
 
 from collections.abc import Iterator

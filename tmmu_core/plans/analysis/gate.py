@@ -52,7 +52,7 @@ class Check:
     """``ALL`` for all arenas together."""
     value: int
     """Bytes or cost; for ``gap`` and ``reuse`` the numerator of the ratio."""
-    of: int
+    denominator: int
     """1; for ``gap`` and ``reuse`` the denominator of the ratio."""
     limit: Fraction
     """Amount of the :class:`Limit`; for a relative growth, converted to bytes."""
@@ -65,7 +65,7 @@ def gate(
     """Return one check of ``plan`` per limit, in order; for a growth over ``before``, one check per arena.
 
     The growth of the peak is also checked over all arenas. The growth of the lower bound is checked only if both plans
-    have rows. ``bounded`` returns a plan with the lower bounds of which this growth is measured.
+    have rows, after ``bounded`` has set their lower bounds.
     Raises ``UnreadableInput`` if a limit that is not a growth names an unknown arena.
     """
     checks: list[Check] = []
@@ -150,11 +150,12 @@ def _check(plan: Plan, limit: Limit) -> Check:
         "reuse cost": (sum(a.reuse_cost or 0 for a in chosen), 1),
         "reuse": (storages - sum(a.slots for a in chosen), storages),
     }
-    value, of = figures[limit.what]
-    ok = value >= limit.amount * of if limit.what == "reuse" else value <= limit.amount * of
+    value, denominator = figures[limit.what]
+    allowed = limit.amount * denominator
+    ok = value >= allowed if limit.what == "reuse" else value <= allowed
     if limit.what == "gap":  # the gaps of other arenas must not hide an extent below its bound, which is an error
         ok = ok and all(a.over_bound_bytes >= 0 for a in chosen)
-    return Check(limit.what, limit.arena, value, of, limit.amount, ok)
+    return Check(limit.what, limit.arena, value, denominator, limit.amount, ok)
 
 
 def _growth(after: Plan, limit: Limit, before: Plan) -> Iterator[Check]:

@@ -71,7 +71,7 @@ def residences(plan: Plan) -> list[Residence | None]:
 def cells(residence: Residence | None) -> dict[str, str]:
     """Return the columns of a residence in a plan table; empty texts for ``None``."""
     residence = residence or Residence("", "")
-    return {"memory": residence.memory, "put_there_by": residence.decided_by}
+    return {"memory": residence.memory, "decided_by": residence.decided_by}
 
 
 class SearchPoint(NamedTuple):

@@ -36,8 +36,8 @@ class PlacementOrder:
 def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> PlacementOrder:
     """Return the order in which a planner placed the storages of ``arena``.
 
-    With slots, this is the order of birth. Without slots, the plan's notes can name an order. It is the result if
-    placing the problem in ``problems`` in this order gives the plan's offsets. Else the storages are sorted by offset.
+    With slots, this is the order of birth. Without slots, it is the order named in the plan's notes, if placing the
+    arena's problem in this order gives the plan's offsets. Else the storages are sorted by offset.
     """
     problem = next((each for each in problems if each.arena == arena), None)
     s = storages_of(plan)
@@ -82,7 +82,7 @@ class SlotOfStorage:
 
 
 @dataclass(frozen=True)
-class WhyHere:
+class OffsetReasons:
     """The reasons for the offset of a storage. Offsets and sizes in bytes."""
 
     row: int
@@ -97,7 +97,7 @@ class WhyHere:
     slot: SlotOfStorage | None  # ``None`` in a plan without slots
 
 
-def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> WhyHere:
+def explain_offset(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> OffsetReasons:
     """Explain the offset of the storage of ``tensor_id``. Raises ``KeyError`` for an unknown tensor.
 
     ``order``: the storages of its arena in placement order (:func:`placed_in`), if known.
@@ -121,7 +121,7 @@ def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> 
     row, storages = int(s.head[k]), plan.arenas[s.arena[k]].storages
     lowest = free_gap([(start, end) for _, start, end in others], size, _alignment(plan, s, k))
     slot = _slot(s, k) if plan.has_slots else None
-    return WhyHere(row, offset, size, position, storages, blockers, tuple(free_ranges), lowest, slot)
+    return OffsetReasons(row, offset, size, position, storages, blockers, tuple(free_ranges), lowest, slot)
 
 
 def _alignment(plan: Plan, s: PlanStorages, k: int) -> int:
@@ -153,7 +153,7 @@ def _slot(s: PlanStorages, k: int) -> SlotOfStorage:
 
 
 @dataclass(frozen=True)
-class Ghost:
+class OffsetEffect:
     """The effect of moving one storage to another offset or birth, while all other storages stay."""
 
     row: int
@@ -171,7 +171,7 @@ class Ghost:
         return self.aligned and not self.conflicts
 
 
-def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> Ghost:
+def offset_effect(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> OffsetEffect:
     """Return the effect of ``offset`` (bytes) and of the first step ``birth`` on the storage of ``tensor_id``.
 
     The live range keeps its length; ``birth`` is limited so that it fits the timeline. A negative offset becomes 0.
@@ -191,7 +191,7 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
     is_aligned = offset % _alignment(plan, s, k) == 0
     extent = max(end, int((s.offset + s.size)[is_other].max(initial=0)))
     planned_extent = plan.arenas[s.arena[k]].extent_bytes
-    return Ghost(row, offset, birth, death, conflicts, is_aligned, extent, planned_extent)
+    return OffsetEffect(row, offset, birth, death, conflicts, is_aligned, extent, planned_extent)
 
 
 def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:

@@ -70,7 +70,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         return
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
     planner = "exact" if problem.reuse is None else "reuse"
-    other, hint = "unknown", f"The lower bound is {bound:,} B, so a search may fit: try --planner {planner}."
+    other, hint = "unknown", f"The lower bound is {bound:,} B, so another plan may fit: try --planner {planner}."
     if bound > summary.capacity_bytes:
         other = "no"
         hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). Raise the capacity"
@@ -101,11 +101,11 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
         what = f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B"
         hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
-        hint += f"tmmu fit FILE --capacity {budget} looks for a graph that fits."
+        hint += f"tmmu fit FILE --capacity {budget} searches for a graph that fits."
         about: dict[str, Any] = {"peak_required_bytes": needed, "memory_bytes_budget": budget, "allocation_failures": 1}
         raise AllocationFailure(f"{what}; nothing was committed.", arena=largest.name, hint=hint, **about)
     if committed > U64_MAX:
         largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))
         message, size = f"the plan needs {committed:,} B over all arenas, past 2^64 − 1.", largest.committed_bytes
-        hint = f"The largest arena is {largest.name!r} with {size:,} B: look at its tensors."
+        hint = f"The largest arena is {largest.name!r} with {size:,} B. Check the shapes of its tensors."
         raise AllocationOverflow(message, arena=largest.name, offset=committed - size, size=size, hint=hint)

@@ -167,7 +167,7 @@ def plan_columns(
     number, generation = number[storage], generation[storage]
     alias_groups: list[str | None] = [None] * len(rows)
     bases = alias_groups.copy()
-    for row in np.flatnonzero(np.isin(rows, index.marked)).tolist():
+    for row in np.flatnonzero(np.isin(rows, index.annotated)).tolist():
         tensor = graph.tensors[rows[row]]
         alias_groups[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
     return {
@@ -221,7 +221,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(is_inside).tolist():
         alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(start_alignment[at]))
-    for at in np.flatnonzero(np.isin(rows, index.marked)).tolist():
+    for at in np.flatnonzero(np.isin(rows, index.annotated)).tolist():
         declared = tensors[rows[at]].alignment
         if declared is not None:
             alignment[at] = max(declared, int(alignment[at]))
