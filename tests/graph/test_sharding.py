@@ -130,16 +130,17 @@ def test_part_across_the_split_keeps_its_relative_offset():
 
 
 @pytest.mark.parametrize(
-    ("base", "shape", "named"),
+    ("base", "shape", "named", "axis"),
     [
-        ((8, 4), (2, 4), "x"),  # a part of the split rows
-        ((8, 3), (3, 2, 2, 2), "x"),
-        ((8, 0), (8, 0), "x"),
-        ((8,), (8,), "v"),  # the base is whole
+        ((8, 4), (2, 4), "x", 0),  # a part of the split rows
+        ((4, 8), (4,), "x", 1),  # a part of a split row
+        ((8, 3), (3, 2, 2, 2), "x", 0),
+        ((8, 0), (8, 0), "x", 0),
+        ((8,), (8,), "v", 0),  # the base is whole
     ],
 )
-def test_view_that_cannot_follow_is_rejected(base, shape, named):
-    assert refusal(lambda: shapes(reshaped(base, shape), spec(tensors={named: split(0)}))) == "shard_view"
+def test_view_that_cannot_follow_is_rejected(base, shape, named, axis):
+    assert refusal(lambda: shapes(reshaped(base, shape), spec(tensors={named: split(axis)}))) == "shard_view"
 
 
 def test_contract_skips_bases_whose_views_cannot_follow():

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import msgspec
 
@@ -118,9 +119,10 @@ def share_of_view(
     length = tensor_bytes(shape, tensor.dtype) if view.byte_length is None else view.byte_length
     if not base_bytes or view.byte_offset * base_share_bytes % base_bytes or length * base_share_bytes % base_bytes:
         raise _misfit(tensor, "its bytes do not divide into equal shares")
-    slowest = next((axis for axis, rows in enumerate(sharding.shapes[base]) if rows > 1), 0)
-    if length != base_bytes and any(axis <= slowest for axis, _ in base_split):
-        raise _misfit(tensor, "it has only some of the rows that are split, so only some ranks have it")
+    for axis, _ in base_split:
+        blocks = prod(sharding.shapes[base][:axis])  # each is split as a whole
+        if view.byte_offset * blocks % base_bytes or length * blocks % base_bytes:
+            raise _misfit(tensor, "it has only some of the rows that are split, so only some ranks have it")
     offset, share_bytes = (bytes_ * base_share_bytes // base_bytes for bytes_ in (view.byte_offset, length))
     strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
     explicit = sharding.splits[i]
