@@ -226,6 +226,15 @@ def test_stopped_search_for_a_size_returns_the_largest_that_fits_so_far() -> Non
     assert bisect_size(Dim(1, 100), {3: fits}.__getitem__, lambda size: size > 3).size == 3  # one search
 
 
+def test_search_ends_where_padding_alone_exceeds_the_limit() -> None:
+    tensors = [tensor("x", 1, "input"), Tensor("w", ("B",), role="parameter"), tensor("u", 1, "parameter")]
+    start = started(graph(tensors, [], "x", dims={"B": Dim(0, 4)}), alignment=4096, one_memory=True)
+    tries: list[str] = []
+    kinds = Allowed(frozenset({"recompute", "sizes"}))
+    fit(start, Capacity(start.extent_bytes - 1), kinds, lambda what, done, of: tries.append(what) or len(tries) < 99)
+    assert len(tries) < 99
+
+
 def test_improvements_are_reported_as_they_are_found() -> None:
     candidates: list[Candidate] = []
     fitted = fit(started(two_branches(), alignment=4), Capacity(4 * 102), FREE, found=candidates.append)

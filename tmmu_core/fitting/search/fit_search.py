@@ -328,12 +328,14 @@ class _FitSearch:
     def try_schedules(self) -> None:
         """Try an order and recomputation found together, with a tighter limit if the planner needs more bytes."""
         limit = total = self.capacity.total or 0
-        while limit:
+        last, step = None, 0
+        while limit > 0:
             candidate = self.scheduled(limit)
             over = 0 if candidate is None else self.capacity.over(extents(candidate.plan))
-            if not 0 < over < total // 10:
+            if candidate is None or not 0 < over < total // 10:
                 break
-            limit -= over
+            step = 2 * step if candidate.moves == last else over  # the same schedule again: skip limits
+            last, limit = candidate.moves, limit - step
 
     def try_lower_schedules(self) -> None:
         """Try schedules with limits below the smallest plan: halfway to the lower bound, then 0.1 % lower."""
