@@ -15,6 +15,9 @@ _SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<frac>\d{0,60}))
 _grouped = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
 """Match a size in which commas separate groups of three digits, so that a decimal comma is rejected."""
 
+_COMMA = re.compile(r",(?!(?<=\d,)\d{3}(?!\d)[^,=]*(?:,|$))", re.ASCII)
+"""A comma between two pairs. The other commas separate groups of three digits in a value, such as ``1,048,576 B``."""
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
@@ -80,7 +83,7 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
     rest = text
     while rest := rest.strip():
         name, rest = _quoted(rest)
-        part, _, rest = rest.partition(",")
+        part, rest, *_ = *_COMMA.split(rest, maxsplit=1), ""
         if name is None:
             before, equals, part = part.rpartition("=")
             if not (name := before.strip() or None) and equals:

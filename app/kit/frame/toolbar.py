@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -88,8 +89,10 @@ def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
 def _short(pair: str) -> str:
     """Return ``activations=8 MiB`` for ``activations=8388608``. A size that would be rounded is not changed."""
     name, _, size = pair.rpartition("=")
-    short = numbers.round_bytes(int(size))
-    return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
+    with suppress(ValueError):  # 2^64 − 1 bytes are rounded to 16 EiB, which is over the maximum
+        if parse_bytes(short := numbers.round_bytes(int(size))) == int(size):
+            size = short
+    return f"{name}{'=' * bool(name)}{size}"
 
 
 def _menu(

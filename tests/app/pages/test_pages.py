@@ -64,6 +64,15 @@ def test_malformed_size_is_reported_and_kept_in_its_field(field: str, query_key:
 
 
 @pytest.mark.parametrize(
+    ("text", "shown_text"),
+    [("18446744073709551615", "18446744073709551615"), ("8,388,608 B", "8 MiB"), ("activations=8,388,608", None)],
+)
+def test_limit_is_exact_in_its_field(text: str, shown_text: str | None) -> None:
+    at = opened(graph="sample:resnet50", capacity=text)
+    assert at.text_input(key="w.limit").value == (shown_text or "activations=8 MiB")
+
+
+@pytest.mark.parametrize(
     ("name", "code"),
     [
         ("cycle.tmmu.json", "LIVENESS_CYCLE 1305"),
