@@ -106,6 +106,14 @@ def test_arenas_share_one_byte_scale(draw: Draw) -> None:
     assert heights == [["activations", 3072], ["parameters", 4096]]
 
 
+def test_name_of_an_arena_is_above_its_boxes_at_any_height(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", arena="activations", height=1200)
+    page.evaluate("() => charts[0].update({ height: 250 })")
+    page.wait_for_function("() => charts[0].plot.h < 250")
+    space = "() => { const { plane, plot, scene } = charts[0]; return plane.level(scene.bands[0].extent) - plot.y; }"
+    assert page.evaluate(space) >= 18
+
+
 def test_view_is_inside_its_base(draw: Draw) -> None:
     rows = (*FOUR, ("v", "activations", 1, 1024 + 512, 1024, 1, 4))
     page = draw(plan_of(rows, bases={"v": "b"}), view="map", arena="activations")

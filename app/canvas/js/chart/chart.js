@@ -233,7 +233,12 @@ export class Chart extends Drawing {
   /** Fit canvases, rectangles and window to the size of the stage and to the scene. */
   layout() {
     this.fitCanvases();
+    const height = this.plot?.h, isWhole = this.win && !this.isZoomed;
     Object.assign(this, rectangles(this.width, this.height, this.state));
+    if (this.plot.h !== height) {
+      this.currentScene = null; // the space for names depends on the height
+      if (isWhole) this.win = null;
+    }
     this.win ??= this.full;
     if (this.pendingZoom) {
       const [t0, t1, v0, v1] = this.pendingZoom.zoom ?? Object.values(this.full);
