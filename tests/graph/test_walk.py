@@ -58,6 +58,14 @@ def test_ranges_of_a_large_block_are_no_blocks() -> None:
     assert (blocks_of[()], blocks_of["model", "h", "0"]) == (3, 0)
 
 
+def test_block_without_a_level_of_its_family_has_its_own_name() -> None:
+    ids = [f"b.{block}/relu{k}" for block in range(2) for k in range(2)]
+    tensors = [tensor("x", role="input"), *(tensor(f"{name}.out") for name in ids)]
+    nodes = [node(name, tensors[k].id, f"{name}.out") for k, name in enumerate(ids)]
+    _, tree = grown(graph(tensors, nodes, "x", tensors[-1].id))
+    assert [tree.label(k) for k in range(len(tree.paths))] == ["", "b.0", "b.1"]
+
+
 def test_open_module_shows_its_nodes_in_a_frame() -> None:
     index, tree = grown(two_blocks())
     found = collapse(index, tree, [("h", "1")])

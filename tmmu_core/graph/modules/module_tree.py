@@ -56,7 +56,8 @@ class Tree:
         rest = path[len(above) :]
         if above and rest[0].isdigit():  # h.3 is clearer than 3
             rest = (above[-1], *rest)
-        return ".".join([part.removeprefix(RANGE).removeprefix(REPEATED) for part in rest])
+        named = [*(part for part in rest[:-1] if not part.startswith(REPEATED)), *rest[-1:]]
+        return ".".join([part.removeprefix(RANGE).removeprefix(REPEATED) for part in named])
 
     @cached_property
     def ranges(self) -> frozenset[Path]:
