@@ -206,7 +206,7 @@ class _Placing:
             return ""
         what = candidate.role if candidate.memory == name else f"the source of {candidate.name}"
         left = max(max_size - (needed - candidate.used), 0)
-        return f"{name} has {left:,} B for {what}, which needs {candidate.used:,} B"
+        return f"{name} has {left:,} B for {what}, {candidate.used:,} B would be needed"
 
 
 def _region_key(region: Region) -> tuple[int, str]:
