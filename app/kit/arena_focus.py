@@ -3,7 +3,7 @@
 from app.session import state
 from app.session.planning import Shown
 from app.session.view_state import ALL_ARENAS
-from app.session.work.jobs import remembered
+from app.session.work.jobs import memoized
 from app.texts.totals_text import main_arena
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures.live_bytes import peak_step_of
@@ -33,13 +33,13 @@ def follow_selection(plan: Plan, default: str = "") -> str | None:
     return drawn(plan, default)
 
 
-@remembered
+@memoized
 def peak_step(shown: Shown, arena_name: str | None) -> int:
     """Return the first step with the most live bytes of an arena, or of all arenas for ``None``."""
     return totals(shown.plan).peak_step if arena_name is None else peak_step_of(shown.plan, arena_name)[0]
 
 
-@remembered
+@memoized
 def _worst_step(shown: Shown, arena_name: str) -> int:
     return waste_ledger(shown.plan, arena_name).worst_step
 

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 from app.session import plan_rows
 from app.session.planning import Shown
 from app.session.view_state import WALKS, Choice
-from app.session.work.jobs import job_table, remembered
+from app.session.work.jobs import job_table, memoized
 from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, visible_part
 from tmmu_core.graph.modules.module_paths import Path
@@ -34,7 +34,7 @@ def move_path(path: str, source: str, target: str) -> tuple[str, str]:
     return ",".join(remaining), ",".join([*present, path])
 
 
-@remembered
+@memoized
 def tree(shown: Shown) -> Tree:
     """Return the module tree of the executed graph."""
     timeline = shown.timeline
@@ -63,7 +63,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
     return job_table().cache.get_or_make(key, lambda: visible_part(index, tree(shown), request))
 
 
-@remembered
+@memoized
 def _node_texts(shown: Shown) -> list[tuple[str, str]]:
     """Return for each step the tensor to select, and the searchable text of the node in lower case."""
     timeline = shown.timeline

@@ -7,7 +7,7 @@ import numpy as np
 
 from app.session import state
 from app.session.planning import Shown
-from app.session.work.jobs import remembered
+from app.session.work.jobs import memoized
 from app.texts import palette
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
@@ -18,7 +18,7 @@ from tmmu_core.plans.analysis import why_offset
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_of, storages_of
 
 
-@remembered
+@memoized
 def operators(shown: Shown) -> list[str] | None:
     """Return the operator that writes each row, ``""`` if unknown; ``None`` if the file names no operators."""
     if shown.solution is not None:
@@ -39,7 +39,7 @@ class Origins:
     modules: Modules
 
 
-@remembered
+@memoized
 def origins(shown: Shown) -> Origins | None:
     """Return the origins of a plan; ``None`` if there is no graph and the file has no origins."""
     if shown.solution is None and not shown.opened.producers:
@@ -68,7 +68,7 @@ def has_layers(shown: Shown) -> bool:
     return found is not None and bool(found.modules.known_by) and len({layer for layer in found.layer if layer}) > 1
 
 
-@remembered
+@memoized
 def modules(shown: Shown) -> Modules:
     """Return the modules of the executed graph."""
     timeline = shown.timeline
@@ -91,7 +91,7 @@ def phases(shown: Shown) -> tuple[tuple[str, int, int], ...]:
 MAX_IDLE_BUFFERS = 8  # maximum length of the list of idle_before_last_use
 
 
-@remembered
+@memoized
 def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
     """Return ``(row, last use, previous use)`` of the buffers with the most bytes × idle steps between both uses."""
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
@@ -126,13 +126,13 @@ def buffers_in_range(
     return rows, (peak, max(first, int(points.steps[start + index])))
 
 
-@remembered
+@memoized
 def placement_order(shown: Shown, arena: str) -> why_offset.PlacementOrder:
     """Return the storages of an arena in placement order; by offset if the placement order is not known."""
     return why_offset.placed_in(shown.plan, arena, (shown.solution or shown.opened).problems)
 
 
-@remembered
+@memoized
 def first_difference(left: Shown, right: Shown, arena: str) -> why_offset.PlacementDifference | None:
     """Return the first different placement of two plans; ``None`` if all are equal or a plan lacks the arena.
 
@@ -144,7 +144,7 @@ def first_difference(left: Shown, right: Shown, arena: str) -> why_offset.Placem
     return why_offset.first_different_placement(left.plan, right.plan, arena, orders, a.by)
 
 
-@remembered
+@memoized
 def idle(shown: Shown) -> Idle | None:
     """Return the idle steps of each storage; ``None`` for a plan without a graph."""
     return None if shown.solution is None else idle_of(shown.solution.liveness)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from app.session.opening import MIN_BYTES_FOR_WORKER, Opened, card_of, content_of, lacks_arenas, open_source, shelf
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
-from app.session.work.jobs import Job, job_table, remembered
+from app.session.work.jobs import Job, job_table, memoized
 from app.session.work.workers import Task, TaskContext, TaskNotFinished
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
 from tmmu_core.formats.open_file import read_at
@@ -311,7 +311,7 @@ def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
     return job_table().known(("judge", shown.key))
 
 
-@remembered
+@memoized
 def compared(left: Shown, right: Shown) -> Comparison:
     """Return the comparison of a baseline (``left``) with a candidate (``right``)."""
     return compare(left.opened.trace or left.plan, right.opened.trace or right.plan)

@@ -91,6 +91,6 @@ def test_storage_has_the_strictest_alignment_of_its_members() -> None:
 
 def test_missing_metric_is_not_checked() -> None:
     plan = plan_graph(residual()).plan
-    for left_out in plan.metrics:
-        metrics = {name: value for name, value in plan.metrics.items() if name != left_out}
-        assert verify_plan(rehashed(replace(plan, metrics=metrics))).ok, left_out
+    for not_checked in plan.metrics:
+        metrics = {name: value for name, value in plan.metrics.items() if name != not_checked}
+        assert verify_plan(rehashed(replace(plan, metrics=metrics))).ok, not_checked

@@ -46,7 +46,7 @@ def test_extent_below_its_bound_is_found_even_in_a_digest() -> None:
         found = verify_finished(small, complete=complete)
         assert "figures" in {finding.rule for finding in found.verdict.errors}
     assert verify_finished(plan, complete=False).verdict.ok
-    assert dict(verify_finished(plan, complete=False).verdict.left_out)["overlap"] == "a digest has no rows"
+    assert dict(verify_finished(plan, complete=False).verdict.not_checked)["overlap"] == "a digest has no rows"
 
 
 @pytest.mark.parametrize("act", [apply_plan, lambda plan: checkpoint(plan, plan_graph(chain(4, "none")).liveness)])

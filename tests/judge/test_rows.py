@@ -118,7 +118,7 @@ def test_alignment_that_no_configuration_hash_confirms_is_not_used() -> None:
     (arena,) = reread(replace(rehashed(replace(plan, arena_config_hash=bytes(32))), planning=plan.planning)).plan.arenas
     assert arena.status == "claimed"
     assert arena.bound_bytes < plan.lower_bound_bytes
-    assert "configuration" in dict(reread(plan).verdict.left_out)
+    assert "configuration" in dict(reread(plan).verdict.not_checked)
 
 
 def test_configuration_that_is_given_is_checked() -> None:

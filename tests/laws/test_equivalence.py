@@ -76,7 +76,7 @@ def test_planner_and_reference_deny_the_same_handoffs(case: Case) -> None:
     mine, theirs = both(case)
     if isinstance(mine, Solution) and isinstance(theirs, SimulatedPlan):
         refusals = [(r.step, r.source, r.target, r.condition) for r in mine.liveness.refusals]
-        assert sorted(refusals) == sorted(each for each in theirs.lives.decisions if each[3])
+        assert sorted(refusals) == sorted(each for each in theirs.liveness.decisions if each[3])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import Arena, Graph, Mode, Preset
 from tmmu_core.judge.canonical_hashes import ir_hash, layout_hash
-from tmmu_core.judge.reference.liveness import Lives, lives_of
+from tmmu_core.judge.reference.liveness import ReferenceLiveness, reference_liveness
 from tmmu_core.judge.reference.schedule import run_of
 from tmmu_core.judge.reference.storages import Storage
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -29,7 +29,7 @@ Row = tuple[str, int, int, int, int, int, int]
 class SimulatedPlan:
     """The placement that the planner ``slots`` must produce."""
 
-    lives: Lives
+    liveness: ReferenceLiveness
     rows: dict[str, Row]
     """Tensor → its row, the fields of :data:`ROW_FIELDS`."""
     taken: tuple[bool, ...]
@@ -60,28 +60,28 @@ def simulate(
 ) -> SimulatedPlan:
     """Plan ``graph`` as the contract defines it, in quadratic time. Raises the contract's errors."""
     config = read_arenas(arenas)
-    lives = lives_of(run_of(graph, mode, preset, order, dims), config)
+    liveness = reference_liveness(run_of(graph, mode, preset, order, dims), config)
     tenants: dict[str, list[Storage]] = {name: [] for name in config}
-    index = lives.run.index
+    index = liveness.run.index
     nbytes = dict(zip(index.tensor_ids, index.nbytes.tolist(), strict=True))
-    for storage in sorted(lives.storages.values(), key=lambda s: (lives.birth[s.name], -nbytes[s.name], s.name)):
+    for storage in sorted(liveness.storages.values(), key=lambda s: (liveness.birth[s.name], -nbytes[s.name], s.name)):
         tenants.setdefault(storage.arena, []).append(storage)
     extents: dict[str, tuple[int, int]] = {}
     place: dict[str, tuple[str, Slot, int]] = {}
     for name in sorted(tenants):
         arena = config.get(name, Arena())
-        slots = slots_at_prefix_sums(name, arena, assign_slots(tenants[name], lives.must_not_alias))
+        slots = slots_at_prefix_sums(name, arena, assign_slots(tenants[name], liveness.must_not_alias))
         extent = slots[-1].offset + slots[-1].size if slots else 0
         extents[name] = extent, -(-extent // (arena.page_size or 1)) * (arena.page_size or 1)
         place |= {s.name: (name, slot, at) for slot in slots for at, s in enumerate(slot.tenants)}
     check_limits(extents, config, budget)
-    rows = {name: row_of(lives, name, place[lives.storage_of[name]], config) for name in sorted(lives.birth)}
+    rows = {name: row_of(liveness, name, place[liveness.storage_of[name]], config) for name in sorted(liveness.birth)}
     ir_hash(graph)  # a graph without a hash is refused
     addresses = sorted({(arena, slot.number, slot.offset) for arena, slot, _ in place.values()})
     return SimulatedPlan(
-        lives,
+        liveness,
         rows,
-        tuple(place[lives.storage_of[x]][1] is place[lives.storage_of[y]][1] for _, x, y in lives.handoffs),
+        tuple(place[liveness.storage_of[x]][1] is place[liveness.storage_of[y]][1] for _, x, y in liveness.handoffs),
         layout_hash([(name, row[0], row[1]) for name, row in rows.items()], addresses),
     )
 
@@ -128,16 +128,16 @@ def check_limits(extents: Mapping[str, tuple[int, int]], config: Mapping[str, Ar
         raise AllocationOverflow("all arenas are past 2^64 − 1.", arena="", offset=0, size=0)
 
 
-def row_of(lives: Lives, name: str, place: tuple[str, Slot, int], config: Mapping[str, Arena]) -> Row:
+def row_of(liveness: ReferenceLiveness, name: str, place: tuple[str, Slot, int], config: Mapping[str, Arena]) -> Row:
     """Return the row of a tensor (§9)."""
     arena, slot, generation = place
-    tensor, inside = lives.run.tensors[name], lives.offset[name]
+    tensor, inside = liveness.run.tensors[name], liveness.offset[name]
     floor = config.get(arena, Arena()).alignment_bytes
     if inside or tensor.view is not None:
         # Inside a storage the alignment is the element size, limited by that of the storage's start.
-        floor = min(itemsize(tensor.dtype), max(floor, lives.storages[lives.storage_of[name]].alignment))
+        floor = min(itemsize(tensor.dtype), max(floor, liveness.storages[liveness.storage_of[name]].alignment))
     alignment = max(floor, tensor.alignment or 1)
-    return arena, slot.number, generation, slot.offset + inside, alignment, lives.birth[name], lives.death[name]
+    return arena, slot.number, generation, slot.offset + inside, alignment, liveness.birth[name], liveness.death[name]
 
 
 # --- equivalence -------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def row_of(lives: Lives, name: str, place: tuple[str, Slot, int], config: Mappin
 
 def differences(plan: Plan, reference: SimulatedPlan) -> Iterator[str]:
     """Yield a text for each difference between a plan of the planner ``slots`` and the simulator."""
-    run = reference.lives.run
+    run = reference.liveness.run
     mine: dict[str, object] = {
         "order": (plan.steps, plan.has_inputs_step, plan.execution_order),
         "handoffs": sorted(zip(plan.handoffs, plan.taken, strict=True)),
@@ -154,8 +154,8 @@ def differences(plan: Plan, reference: SimulatedPlan) -> Iterator[str]:
     }
     theirs: dict[str, object] = {
         "order": (run.steps, run.has_inputs_step, tuple(node.node_id for node in run.nodes)),
-        "handoffs": sorted(zip(reference.lives.handoffs, reference.taken, strict=True)),
-        "storages": set(map(frozenset, reference.lives.members.values())),
+        "handoffs": sorted(zip(reference.liveness.handoffs, reference.taken, strict=True)),
+        "storages": set(map(frozenset, reference.liveness.members.values())),
         "layout": reference.layout_hash.hex(),
     }
     mine |= {row.tensor_id: tuple(getattr(row, field) for field in ROW_FIELDS) for row in plan.rows()}

@@ -31,7 +31,7 @@ class Verdict:
 
     findings: tuple[Finding, ...] = ()
     checked: tuple[str, ...] = ()  # names of the rules that were checked
-    left_out: tuple[tuple[str, str], ...] = ()
+    not_checked: tuple[tuple[str, str], ...] = ()
     """``(rule, reason)`` of the rules that were not checked: not applicable, or an input is missing."""
     arenas: tuple[ArenaSummary, ...] = ()
     """The arenas with recomputed certificates; empty for a plan with invalid columns."""

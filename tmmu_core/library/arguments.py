@@ -261,10 +261,10 @@ GROWTHS: dict[Measure, tuple[str, str]] = {
 """Measure → the option of its limit, and the option that is used if that one is absent."""
 
 
-def limits_of(options: Mapping[str, Any], written: Callable[[str], str] = str) -> list[Limit]:
+def limits_of(options: Mapping[str, Any], option_name: Callable[[str], str] = str) -> list[Limit]:
     """Return the limits of :class:`GateOptions`. With a baseline, a growth without an option has the limit 0.
 
-    A limit of the command line is a list of texts ``[ARENA=]VALUE``. ``written``: option → its name in the
+    A limit of the command line is a list of texts ``[ARENA=]VALUE``. ``option_name``: option → its name in the
     message of an ``UnreadableInput``.
     """
     limits = []
@@ -273,17 +273,17 @@ def limits_of(options: Mapping[str, Any], written: Callable[[str], str] = str) -
         pairs = given.items() if isinstance(given, Mapping) else [] if given is None else [(ALL, given)]
         if isinstance(given, list):
             pairs = [text.rpartition("=")[::2] if text.find("=") > 0 else (ALL, text) for text in given]
-        limits += [Limit(what, _limit(written(name), what, value), arena) for arena, value in pairs]
+        limits += [Limit(what, _limit(option_name(name), what, value), arena) for arena, value in pairs]
     used = [name for name in dict.fromkeys(chain(*GROWTHS.values())) if options.get(name) is not None]
     if options.get("baseline") is not None:
         for what, names in GROWTHS.items():
             name = next((name for name in names if name in used), "max_growth")
             value = options[name] if name in used else 0
             is_ratio = isinstance(value, str) and value.strip().endswith("%")
-            limits.append(Limit(what, _limit(written(name), "gap" if is_ratio else what, value), relative=is_ratio))
+            limits.append(Limit(what, _limit(option_name(name), "gap" if is_ratio else what, value), relative=is_ratio))
     elif used:
-        what_to_do = "Set the plan to compare against."
-        raise UnreadableInput(f"{written(used[0])} requires {written('baseline')}.", hint=what_to_do)
+        hint = "Set the plan to compare against."
+        raise UnreadableInput(f"{option_name(used[0])} requires {option_name('baseline')}.", hint=hint)
     return limits
 
 

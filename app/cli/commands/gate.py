@@ -150,7 +150,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "baseline_planner": before and before.plan.planner,
         "baseline": before and before.name,
         "tensors_in_common": before and len(plan.row_of.keys() & before.plan.row_of.keys()),
-        "not_checked": dict(after.verdict.left_out) if after.verdict else {},
+        "not_checked": dict(after.verdict.not_checked) if after.verdict else {},
         "warnings": _warnings(after, before),
         "findings": [finding for side in invalid for finding in side.findings[: resolve.MAX_FINDINGS]],
         "checks": checks,
@@ -169,8 +169,8 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
     print_lines(*(f"{arena.name}: {totals_text.status_text(after.plan, arena)}" for arena in claimed), "")
-    rows = [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks]
-    table(("limit on", "arena", ">value", ">limit", "verdict"), rows)
+    rows = [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "FAILED"] for c in checks]
+    table(("measure", "arena", ">value", ">limit", "verdict"), rows)
     for side in invalid:
         resolve.print_findings(side)
     if before is not None:

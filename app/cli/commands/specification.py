@@ -34,8 +34,8 @@ def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None =
     verdict = _verdict(found, against, request)
     rules = numbers.count(len(verdict.checked), "rule")
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
-    if verdict.left_out:
-        headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
+    if verdict.not_checked:
+        headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.not_checked))
     for each in verdict.arenas if found.verdict is not None else ():
         if each.proven_bytes is not None:
             claimed, bound = numbers.full_bytes(each.proven_bytes), numbers.full_bytes(each.bound_bytes)
@@ -43,7 +43,7 @@ def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None =
     recomputed = ("status", "lower_bound_bytes", "witness", "witness_step", "reuse_cost_lower_bound")
     record = {
         "checked": verdict.checked,
-        "not_checked": dict(verdict.left_out),
+        "not_checked": dict(verdict.not_checked),
         "examined": verdict.examined,
         "warnings": found.warnings,
         "certificates": [

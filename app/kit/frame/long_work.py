@@ -35,13 +35,13 @@ def progress(
     def watch() -> None:
         if job.finished or (follow and (job.done, len(job.found)) != drawn_state):
             st.rerun()
-        count = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
+        count = f"{job.done:,} of {job.total:,}" if job.total else (f"{job.done:,}" if job.done else "")
         activity = "" if job.doing == job.what else job.doing
         parts = (title, f"{activity} {count}".strip(), f"{time.monotonic() - job.began:,.0f} s")
         text = " · ".join(filter(None, parts))
         with controls.row("progress"):
-            if job.of:
-                st.progress(min(1.0, job.done / job.of), text=for_markdown(text))
+            if job.total:
+                st.progress(min(1.0, job.done / job.total), text=for_markdown(text))
             else:
                 st.html(f'<div class="tm" role="status">{markup.esc(text)}</div>')
             label = "Stop and keep the best plan" if job.what in ("planning", "making it fit") else "Stop"

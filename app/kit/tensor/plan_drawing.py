@@ -12,7 +12,7 @@ from app.session import state
 from app.session.plan_rows import operators, origins, phases
 from app.session.planning import Shown
 from app.session.view_state import ALL_ARENAS, COLOURS, VIEWS
-from app.session.work.jobs import remembered
+from app.session.work.jobs import memoized
 from tmmu_core.plans.model import Plan
 
 
@@ -31,7 +31,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
     return PlanHandle(packed.token, (shown.plan,) if baseline is None else (shown.plan, baseline.plan))
 
 
-@remembered
+@memoized
 def _packed(shown: Shown, baseline: Shown | None) -> Packed:
     more: dict[str, Any] = {} if baseline is None else {"baseline": baseline.plan, "baseline_origin": _origin(baseline)}
     return pack_plan(shown.plan, _origin(shown), **more)

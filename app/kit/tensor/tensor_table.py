@@ -13,7 +13,7 @@ from app.kit.tensor import marks
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins
 from app.session.planning import Shown
-from app.session.work.jobs import remembered
+from app.session.work.jobs import memoized
 from app.texts import markup, numbers, tensor_text
 from app.texts.markup import define
 from tmmu_core.base.escaping import for_cell, natural
@@ -131,7 +131,7 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
     return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), natural(plan.tensor_ids[i]))), np.int64)
 
 
-@remembered
+@memoized
 def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> tuple[pd.DataFrame, int]:
     """Return ``(table, number of matching rows)``; the table has at most :data:`MOST_ROWS` rows."""
     plan = shown.plan
@@ -182,7 +182,7 @@ def storages(shown: Shown, arena: str | None) -> None:
     selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected)
 
 
-@remembered
+@memoized
 def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
     idle, solution = plan_rows.idle(shown), shown.solution
     assert idle is not None

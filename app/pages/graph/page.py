@@ -8,7 +8,7 @@ from app.kit.tensor import tensor_card, tensor_table
 from app.pages.graph import graph_view
 from app.session import graph_levels, state
 from app.session.planning import Shown
-from app.session.work.jobs import remembered
+from app.session.work.jobs import memoized
 from app.texts import markup, numbers
 from tmmu_core.graph.model import INPUTS_STEP, Node
 from tmmu_core.liveness.live_model import Timeline
@@ -40,7 +40,7 @@ def view_title(shown: Shown) -> str:
     )
 
 
-@remembered
+@memoized
 def nodes(shown: Shown, search: str) -> pd.DataFrame:
     """Return a table with a row for each step that matches ``search``, up to :data:`MOST_NODES` rows."""
     timeline = shown.timeline

@@ -21,9 +21,9 @@ from tmmu_core.base.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, c
 from tmmu_core.planners.problem import Progress
 
 T = TypeVar("T")
-GRACE = 5.0  # seconds that a job continues without visitors, so that a reloaded tab finds the job
-FAIR_SHARE = 60.0  # seconds after which a job is stopped with its best result if another job waits
-TAB_TIMEOUT = 60.0  # seconds after which a tab without a connection counts as closed
+GRACE_SECONDS = 5.0  # seconds that a job continues without visitors, so that a reloaded tab finds the job
+FAIR_SHARE_SECONDS = 60.0  # seconds after which a job is stopped with its best result if another job waits
+TAB_TIMEOUT_SECONDS = 60.0  # seconds after which a tab without a connection counts as closed
 CHECK_EVERY = 0.5  # seconds between two checks for closed tabs
 
 
@@ -36,7 +36,7 @@ class Job(Generic[T]):
 
     def __init__(self, what: str, key: Hashable = None) -> None:
         self.what, self.key = what, key
-        self.doing, self.done, self.of = what, 0, 0
+        self.doing, self.done, self.total = what, 0, 0
         self.began = time.monotonic()
         self.found: list[Any] = []  # intermediate results, the best one last
         self.visitors: dict[str, int] = {}  # visitor → number of the last page run that requested the job
@@ -57,7 +57,7 @@ class Job(Generic[T]):
 
     def progress(self, doing: str, done: int, of: int) -> bool:
         """Set the progress; return ``False`` if the job was stopped. Raises :class:`Abandoned`."""
-        self.doing, self.done, self.of = doing or self.what, done, of
+        self.doing, self.done, self.total = doing or self.what, done, of
         if self.abandoned:
             raise Abandoned
         return not self.stopped_for
@@ -94,7 +94,9 @@ _job_of_thread: ContextVar[Job[Any] | None] = ContextVar("job", default=None)  #
 class JobTable:
     """Running jobs by key, and a cache with the finished ones."""
 
-    def __init__(self, is_connected: Callable[[str], bool] = visitors.is_connected, grace: float = GRACE) -> None:
+    def __init__(
+        self, is_connected: Callable[[str], bool] = visitors.is_connected, grace: float = GRACE_SECONDS
+    ) -> None:
         self._jobs: dict[Hashable, Job[Any]] = {}
         self._lock = threading.RLock()
         self._is_connected, self._grace = is_connected, grace
@@ -204,7 +206,7 @@ class JobTable:
                 return False
             if not is_visitor_limit:
                 for other in working[:1]:
-                    if time.monotonic() - self._working[other][1] > FAIR_SHARE:
+                    if time.monotonic() - self._working[other][1] > FAIR_SHARE_SECONDS:
                         other.stop(other.visitors)
             # A page run that has not requested this job yet may still request the running jobs.
             elif job.visitors.get(visitor) == page:
@@ -223,7 +225,7 @@ class JobTable:
                 for job in list(self._jobs.values()):
                     if now - max((self._seen.get(visitor, 0) for visitor in job.visitors), default=0) > self._grace:
                         self._abandon(job)
-                closed = [visitor for visitor, seen in self._seen.items() if now - seen > TAB_TIMEOUT]
+                closed = [visitor for visitor, seen in self._seen.items() if now - seen > TAB_TIMEOUT_SECONDS]
                 for tab in closed:
                     del self._seen[tab]
                     self._page_runs.pop(tab, None)
@@ -240,7 +242,7 @@ def job_table() -> JobTable:
     return JobTable()
 
 
-def remembered(function: Callable[..., T]) -> Callable[..., T]:
+def memoized(function: Callable[..., T]) -> Callable[..., T]:
     """Cache the results of a function by its arguments. An argument with an attribute ``key`` is identified by it."""
 
     @functools.wraps(function)

@@ -203,7 +203,7 @@ def test_grown_model_fails_with_bars_tensors_and_report(act: Callable[..., Ran],
     rows = dict(re.findall(r"^(baseline|plan|lower bound) +(█+)", ran.summary, re.M))
     assert {name: len(bar) for name, bar in rows.items()} == {"baseline": 24, "plan": 40, "lower bound": 40}
     assert "| `b` | +256 B | 128 B | 384 B |" in ran.summary
-    assert "**EXCEEDED**" in ran.summary
+    assert "**FAILED**" in ran.summary
     assert "tmmu explore candidate.plan.json baseline.plan.json" in ran.summary
     assert json.loads((ran.folder / "gate.json").read_text())["ok"] is False
     assert "<html" in (ran.folder / "report.html").read_text()[:2000]
@@ -315,7 +315,7 @@ def test_summary_is_shorter_than_a_comment_may_be(arenas: int, letters: int) -> 
     fine = [Check("growth", arena.name, "1", "1", ok=True) for arena in after.arenas]
     summary = markdown(replace(after, ir_name="n" * letters), before, [*fine, grown])
     assert len(summary) < 45_536
-    assert "| growth | `the last` | 2 | 1 | **EXCEEDED** |" in summary
+    assert "| growth | `the last` | 2 | 1 | **FAILED** |" in summary
     if arenas > 100:
         assert f"40 of {len(fine) + 1} limits, exceeded limits first" in summary
         assert re.search(r"^\d+ of 200 changed arenas$", summary, re.M)

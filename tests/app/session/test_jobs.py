@@ -170,7 +170,7 @@ def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, existin
 
 def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVER_WORKERS.variable, "1")
-    monkeypatch.setattr(jobs, "FAIR_SHARE", 0.2)
+    monkeypatch.setattr(jobs, "FAIR_SHARE_SECONDS", 0.2)
     table = JobTable()
     first = endless(table, "first")
     assert until(lambda: first.done > 0)
@@ -184,7 +184,7 @@ def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPat
 
 def test_waiting_job_stops_one_job_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVER_WORKERS.variable, "2")
-    monkeypatch.setattr(jobs, "FAIR_SHARE", 0.2)
+    monkeypatch.setattr(jobs, "FAIR_SHARE_SECONDS", 0.2)
     table = JobTable()
     first, second = (table.job(key, key, lambda progress: table.run_task(progress, count, 0.5)) for key in "ab")
     assert until(lambda: first.done > 0 and second.done > 0)
@@ -217,7 +217,7 @@ def test_part_of_a_job_belongs_to_the_visitors_of_the_job(monkeypatch: pytest.Mo
 
 
 def test_results_are_evicted_after_the_last_tab_was_closed(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
-    monkeypatch.setattr(jobs, "TAB_TIMEOUT", 0.1)
+    monkeypatch.setattr(jobs, "TAB_TIMEOUT_SECONDS", 0.1)
     table = JobTable(existing.__contains__, grace=0.1)
     for one in ("ann", "bob"):
         visiting(monkeypatch, one)

@@ -80,7 +80,7 @@ def test_hashed_addresses_are_verified_by_their_own_rules() -> None:
     verdict = verify_plan(plan, graph)
     assert verdict.ok
     assert "sparse_address" in verdict.checked
-    assert {"bounds", "slot_offset", "numbering"} == set(dict(verdict.left_out))
+    assert {"bounds", "slot_offset", "numbering"} == set(dict(verdict.not_checked))
     alone = plan.row_of["w"]
     moved = rehashed(changed(plan, "offset", alone, int(plan.offset[alone]) ^ 128))
     assert {finding.rule for finding in verify_plan(moved).errors} == {"sparse_address"}

@@ -208,7 +208,7 @@ def test_gate_reports_growth_of_a_snapshot_by_line(tmp_path: Path, capsys: pytes
     files = [str(tmp_path / "new.pickle"), "--baseline", str(tmp_path / "old.pickle")]
     assert run(["gate", *files, "--max-growth", "10%"]) == 1
     out = capsys.readouterr().out
-    assert "EXCEEDED" in out
+    assert "FAILED" in out
     assert "model.py:40 Block.forward" in out
     assert run(["gate", *files, "--max-growth", "200%"]) == 0
     assert run(["compare", files[2], files[0]]) == 1

@@ -67,7 +67,7 @@ def eager_step(
         inputs = [recorder.declare(*each, "input") for each in named_inputs if isinstance(each[1], torch.Tensor)]
         try:
             result = _run(module, args, kwargs, recorder)
-        except Exception as error:  # whatever the model's own code raises under fake tensors
+        except Exception as error:  # any error of the model's code under fake tensors
             raise not_traceable(error, name, module) from error
         finally:
             if recorder.has_bodies:

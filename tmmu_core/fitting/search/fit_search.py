@@ -40,7 +40,7 @@ SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the exce
 SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
 ROUNDS = 6  # maximum number of goals, and of schedules, between the lower bound and the smallest plan
 CLOSE_DIVISOR = 100  # no goal is tried that is closer to the smallest plan than 1 / CLOSE_DIVISOR of its extent
-MOST_OF_SMALLEST = 2  # maximum number of lists of moves (with the lowest peaks) that are planned at such a goal
+MOST_BELOW_SMALLEST = 2  # maximum number of lists of moves, those with the lowest peaks, that are planned for a goal
 
 
 def fit(
@@ -55,8 +55,8 @@ def fit(
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
-    if no plan found fits, search for the smallest plan. This can still find one that fits, unless none exists. With a
-    maximum cost, the first search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
+    if no plan found fits, search for the smallest plan; without a proof, it may fit. With a maximum cost, the first
+    search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
     _check(start, capacity, allowed)
@@ -392,7 +392,7 @@ class _FitSearch:
 
         lists: Iterable[tuple[Move, ...]] = self.lists_of_moves(base, kind, shares())
         if self.goal is not self.capacity:  # only the smallest plans count
-            lists = list(lists)[-MOST_OF_SMALLEST:]
+            lists = list(lists)[-MOST_BELOW_SMALLEST:]
         for number, moves in enumerate(lists):
             if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
                 break

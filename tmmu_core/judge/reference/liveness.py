@@ -1,7 +1,7 @@
 """Compute live ranges, storages and in-place reuse of a graph by the text of contract §1 and §3.
 
-:func:`lives_of` follows the clauses of the contract in order and shares no code with the planners, so that the verifier
-can compare their plans with its result. The name of a storage is the id of its first-born member.
+:func:`reference_liveness` follows the clauses of the contract in order and shares no code with the planners, so that
+the verifier can compare their plans with its result. The name of a storage is the id of its first-born member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ Handoff = tuple[int, str, str]  # (step, from, to)
 
 
 @dataclass(frozen=True, eq=False)
-class Lives:
+class ReferenceLiveness:
     """Live ranges and storages by tensor id, planned tensors only."""
 
     run: Run
@@ -134,7 +134,7 @@ def _first_violated(violated: Mapping[str, bool]) -> str:
     return next((condition for condition, is_violated in violated.items() if is_violated), "")
 
 
-def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
+def reference_liveness(run: Run, declared: Iterable[str] | None = ()) -> ReferenceLiveness:
     """Return live ranges, storages and in-place reuse of ``run``.
 
     ``declared``: the allowed arenas besides ``offload``. Empty: the default ones and ``memory``. ``None``: all.
@@ -168,7 +168,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
                     refuse("must_not_alias_same_storage", tensor=name)
                 pairs |= {(a, b), (b, a)}
     refuse_misplaced(run, offset)
-    return Lives(run, ranges, death, members, storage_of, offset, arena, frozenset(pairs))
+    return ReferenceLiveness(run, ranges, death, members, storage_of, offset, arena, frozenset(pairs))
 
 
 def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:

@@ -6,7 +6,7 @@ from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import INPUTS_STEP, PRESETS, Graph
 from tmmu_core.judge.canonical_hashes import hash_of, ir_hash
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.reference.liveness import Lives, lives_of
+from tmmu_core.judge.reference.liveness import ReferenceLiveness, reference_liveness
 from tmmu_core.judge.reference.schedule import run_of
 from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import Plan
@@ -32,7 +32,7 @@ OWN_ARENAS = "the plan defines its own arenas"
 
 def examine(
     facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None
-) -> tuple[list[Finding], Lives | None]:
+) -> tuple[list[Finding], ReferenceLiveness | None]:
     """Check ``facts.plan`` against ``graph``. ``cut_from``: hash of the whole graph if ``graph`` is a rank's part.
 
     Return the findings, and the live ranges and storages of the graph (``None`` if the graph is invalid).
@@ -40,26 +40,28 @@ def examine(
     plan = facts.plan
     is_of_other_graph = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
     try:
-        lives = _lives(plan, graph, dims)
+        liveness = _liveness_of_plan(plan, graph, dims)
     except ContractError as refusal:
         message = OTHER_GRAPH if is_of_other_graph else f"{INVALID_GRAPH}: {refusal}"
         return [error("graph", message)], None
     findings = [error("graph", OTHER_GRAPH)] if is_of_other_graph else []
     checks = (check_steps, check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias)
     for check in (*checks, check_reuse, check_retention):
-        findings += check(plan, lives)
-    return findings, lives
+        findings += check(plan, liveness)
+    return findings, liveness
 
 
-def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
+def _liveness_of_plan(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> ReferenceLiveness:
     known = {node.node_id for node in graph.nodes}
     # The execution order contains inserted nodes, which the reference inserts itself.
     order = [node_id for node_id in plan.execution_order if node_id in known]
     preset = plan.preset if plan.preset in PRESETS else "inference"
     run = run_of(graph, plan.mode, preset, order, _dims_of_plan(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
     if plan.own_arenas:
-        return lives_of(run, None)
-    return lives_of(run, () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas])
+        return reference_liveness(run, None)
+    return reference_liveness(
+        run, () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas]
+    )
 
 
 def _dims_of_plan(plan: Plan, graph: Graph) -> dict[str, int]:
@@ -75,9 +77,9 @@ def _dims_of_plan(plan: Plan, graph: Graph) -> dict[str, int]:
     return size_of_dim
 
 
-def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_steps(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rule ``graph``: number of steps and execution order."""
-    run = lives.run
+    run = liveness.run
     if plan.steps != run.steps:
         yield error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} in mode {plan.mode}.")
     if plan.has_inputs_step != run.has_inputs_step:
@@ -90,18 +92,18 @@ def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
         yield error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.nodes)}.")
 
 
-def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_tensors(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with the properties in the graph."""
     # Deaths follow from the in-place reuses that the plan lists: a planner may use fewer reuses than are granted.
-    run, death = lives.run, {**lives.death_without_reuse, **{x: step for step, x, _ in plan.handoffs}}
-    for name in lives.birth:
+    run, death = liveness.run, {**liveness.death_without_reuse, **{x: step for step, x, _ in plan.handoffs}}
+    for name in liveness.birth:
         if name not in plan.row_of:
             yield error("tensors", f"{name!r} is in the timeline but has no row.", tensor=name)
     for i, name in enumerate(plan.tensor_ids):
-        if name not in lives.birth:
+        if name not in liveness.birth:
             yield error("tensors", f"{name!r} has a row but is not in the timeline.", tensor=name)
             continue
-        tensor, birth, expected_birth = run.tensors[name], int(plan.birth[i]), lives.birth[name]
+        tensor, birth, expected_birth = run.tensors[name], int(plan.birth[i]), liveness.birth[name]
         arena = plan.arenas[plan.arena[i]].name
         for rule, what, found, expected in (
             ("tensors", "size", int(plan.size[i]), run.row_bytes[name]),
@@ -110,7 +112,7 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
             ("tensors", "role", plan.roles[i], tensor.role),
             ("tensors", "alias group", plan.alias_group_ids[i], tensor.alias_group_id),
             ("tensors", "base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
-            ("arena", "arena", arena, arena if plan.own_arenas else lives.storages[lives.storage_of[name]].arena),
+            ("arena", "arena", arena, arena if plan.own_arenas else liveness.storages[liveness.storage_of[name]].arena),
             ("live_range", "live range", f"[{birth}, {plan.death[i]})", f"[{expected_birth}, {death[name]})"),
         ):
             if found != expected:
@@ -119,9 +121,9 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
                 yield error(rule, message, tensor=name, step=step)
 
 
-def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_accesses(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rule ``dead_access``. A step reads before it writes, so an input reused in place is read at its death."""
-    run, row_of = lives.run, plan.row_of
+    run, row_of = liveness.run, plan.row_of
     reused = {(step, x) for step, x, _ in plan.handoffs}
     for step in range(run.steps):
         node = run.node_at(step)
@@ -142,18 +144,18 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
                 yield error("dead_access", f"{what}; its live range is [{birth}, {death}).", tensor=name, step=step)
 
 
-def _common_rows(plan: Plan, lives: Lives) -> Iterator[tuple[str, int, str]]:
+def _common_rows(plan: Plan, liveness: ReferenceLiveness) -> Iterator[tuple[str, int, str]]:
     """Yield ``(tensor, row of the plan, storage of the graph)`` of the tensors that have both."""
     for name, row in plan.row_of.items():
-        if name in lives.storage_of:
-            yield name, row, lives.storage_of[name]
+        if name in liveness.storage_of:
+            yield name, row, liveness.storage_of[name]
 
 
-def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_sharing(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rule ``sharing``: the plan's storages equal the storages of the graph."""
     number_of: dict[str, tuple[int, str]] = {}
     storage_of: dict[int, tuple[str, str]] = {}
-    for name, row, expected in _common_rows(plan, lives):
+    for name, row, expected in _common_rows(plan, liveness):
         found = int(plan.storage[row])
         number, first = number_of.setdefault(expected, (found, name))
         if number != found:
@@ -165,26 +167,26 @@ def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
             yield error("sharing", message, tensor=name, other=first)
 
 
-def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_addresses(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rule ``address``: all rows of a storage imply the same start, and have the alignment that they declare."""
     start_of: dict[str, tuple[int, str]] = {}
-    for name, row, storage in _common_rows(plan, lives):
-        offset, offset_in_storage = int(plan.offset[row]), lives.offset[name]
+    for name, row, storage in _common_rows(plan, liveness):
+        offset, offset_in_storage = int(plan.offset[row]), liveness.offset[name]
         start, first = start_of.setdefault(storage, (offset - offset_in_storage, name))
         if offset - offset_in_storage != start:
             message = f"{name!r} has the offset {offset}; {first!r} implies {start + offset_in_storage}."
             yield error("address", message, tensor=name, other=first)
-        declared = lives.run.tensors[name].alignment
+        declared = liveness.run.tensors[name].alignment
         if declared is not None and offset % declared:
             yield error("address", f"{name!r} requires alignment {declared}; its offset is {offset}.", tensor=name)
 
 
-def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_must_not_alias(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rule ``must_not_alias``, also for storages with disjoint live ranges."""
     rows: dict[str, list[int]] = {}
-    for _, row, storage in _common_rows(plan, lives) if lives.must_not_alias else ():
+    for _, row, storage in _common_rows(plan, liveness) if liveness.must_not_alias else ():
         rows.setdefault(storage, []).append(row)
-    for a, b in sorted(lives.must_not_alias):  # pairs in both orders
+    for a, b in sorted(liveness.must_not_alias):  # pairs in both orders
         if a > b or a not in rows or b not in rows or plan.arena[rows[a][0]] != plan.arena[rows[b][0]]:
             continue
         low = max(min(int(plan.offset[r]) for r in side) for side in (rows[a], rows[b]))
@@ -194,26 +196,26 @@ def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
             yield error("must_not_alias", message, tensor=a, other=b)
 
 
-def check_reuse(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_reuse(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rule ``illegal_handoff``: permission and conditions of each in-place reuse."""
-    run = lives.run
+    run = liveness.run
     for step, x, y in plan.handoffs:
         node = run.node_at(step) if 0 <= step < run.steps else None
-        if node is None or (x, y) not in lives.candidates(step, node):
+        if node is None or (x, y) not in liveness.candidates(step, node):
             condition = "its node does not permit it"
         else:
-            condition = lives.refusal(step, node, x, y)
+            condition = liveness.refusal(step, node, x, y)
         if condition:
             message = f"{y!r} may not reuse {x!r} in place at step {step}: {condition}."
             yield error("illegal_handoff", message, tensor=x, other=y, step=step)
 
 
-def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
+def check_retention(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
     """Check rule ``retention`` (contract §7, the parts of ``activation_retention_ratio``).
 
     A view has no bytes of its own: its reads, live range and use as an output count for its root.
     """
-    run, last_use = lives.run, dict(lives.birth)
+    run, last_use = liveness.run, dict(liveness.birth)
     for name, steps in run.reads.items():
         root = run.root[name]
         forward = [step for step in steps if (node := run.node_at(step)) is not None and node.phase == "forward"]

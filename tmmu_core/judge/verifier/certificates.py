@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tmmu_core.judge.reference.liveness import Lives
+from tmmu_core.judge.reference.liveness import ReferenceLiveness
 from tmmu_core.judge.verifier.check_constraints import CostBounds
 from tmmu_core.judge.verifier.check_figures import disjoint_bound, extent_beside
 from tmmu_core.judge.verifier.row_columns import I64, PlanFacts, live_peak
@@ -23,18 +23,18 @@ Bound = tuple[int, tuple[str, ...], int]
 class Blocks:
     """The storages of a plan as columns (steps, bytes), and the pairs that must not alias.
 
-    With the graph (``lives``), the columns are those of its storages. Their live ranges assume every granted in-place
+    With ``liveness``, the columns are those of the graph's storages. Their live ranges assume every granted in-place
     reuse. The alignment of the arenas counts only if the configuration is known (``configured``).
     """
 
-    def __init__(self, facts: PlanFacts, lives: Lives | None, *, configured: bool) -> None:
+    def __init__(self, facts: PlanFacts, liveness: ReferenceLiveness | None, *, configured: bool) -> None:
         plan, terms = facts.plan, facts.plan.constraints or Constraints()
         self.arena, self.names = facts.arena, [facts.name(k) for k in range(facts.storages)]
         self.reserved = [terms.reserved.get(arena.name, ()) for arena in plan.arenas]
         self.birth, self.death = facts.birth.copy(), facts.death.copy()
         self.size, self.alignment = facts.size.copy(), facts.alignment.copy()
         # A planner that defines the arenas changes the live ranges, so those of the graph do not apply.
-        for storage in lives.storages.values() if lives is not None and not plan.own_arenas else ():
+        for storage in liveness.storages.values() if liveness is not None and not plan.own_arenas else ():
             row = plan.row_of.get(storage.name, -1)
             if row >= 0:
                 k, arena = plan.storage[row], plan.arenas[plan.arena[row]]
@@ -45,7 +45,7 @@ class Blocks:
             for name in {tensor, tensor.rpartition(PART)[0] or tensor}:
                 self.parts.setdefault(name, []).append(number)
         separated = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
-        self.must_not_alias = separated if lives is None else lives.must_not_alias
+        self.must_not_alias = separated if liveness is None else liveness.must_not_alias
         excluded = {number for pair in terms.exclusions for name in pair for number in self.parts.get(name, ())}
         self.sharing_arenas = {int(facts.arena[number]) for number in excluded}
         """Arenas with storages that may share bytes although their live ranges overlap (temporal exclusions)."""
@@ -60,23 +60,25 @@ class Blocks:
         return bool(together) or (self.names[a], self.names[b]) in self.must_not_alias
 
 
-def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bool) -> tuple[ArenaSummary, ...]:
+def certificates(
+    facts: PlanFacts, liveness: ReferenceLiveness | None = None, *, configured: bool
+) -> tuple[ArenaSummary, ...]:
     """Return every arena with the certificate that the rows prove.
 
-    ``lives``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
+    ``liveness``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
     """
-    plan, blocks, costs = facts.plan, Blocks(facts, lives, configured=configured), CostBounds(facts.plan)
+    plan, blocks, costs = facts.plan, Blocks(facts, liveness, configured=configured), CostBounds(facts.plan)
     found = []
     for number, arena in enumerate(plan.arenas):
-        here = np.flatnonzero(blocks.arena == number)
+        in_arena = np.flatnonzero(blocks.arena == number)
         # If live ranges have gaps, the largest storage may have no live step, and the peak omits it.
-        largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
+        largest = [int(in_arena[np.argmax(blocks.size[in_arena])])] if len(in_arena) else []
         bounds = [_bound_of_storages(blocks, largest, -1)]
         if number not in blocks.sharing_arenas:
-            peak, _ = live_peak(blocks.birth[here], blocks.death[here], blocks.size[here])
+            peak, _ = live_peak(blocks.birth[in_arena], blocks.death[in_arena], blocks.size[in_arena])
             bounds = [
-                _witness_bound(blocks, here, arena),
-                _bound_of_storages(blocks, blocks.live_at(here, peak), peak),
+                _witness_bound(blocks, in_arena, arena),
+                _bound_of_storages(blocks, blocks.live_at(in_arena, peak), peak),
                 *bounds,
             ]
         bounds += _pin_bounds(plan, number)
@@ -126,10 +128,10 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
     return replace(arena, witness=witness, witness_step=step, reuse_cost_lower_bound=confirmed_cost_bound)
 
 
-def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
+def _witness_bound(blocks: Blocks, storages: I64, arena: ArenaSummary) -> Bound:
     """Return the witness's bound: its storages live at its step, then any that conflicts with all chosen before."""
-    in_arena, step = set(here.tolist()), arena.witness_step
-    alive = set(blocks.live_at(here, step))
+    in_arena, step = set(storages.tolist()), arena.witness_step
+    alive = set(blocks.live_at(storages, step))
     chosen: dict[str, int] = {}
     not_live: list[str] = []
     for name in dict.fromkeys(arena.witness):

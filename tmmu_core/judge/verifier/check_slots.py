@@ -6,7 +6,7 @@ import numpy as np
 
 from tmmu_core.base.errors import need
 from tmmu_core.judge.finding import Finding, error, warning
-from tmmu_core.judge.reference.liveness import Lives
+from tmmu_core.judge.reference.liveness import ReferenceLiveness
 from tmmu_core.judge.verifier.row_columns import U64, PlanFacts
 from tmmu_core.plans.model import PART
 
@@ -38,10 +38,10 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
         yield error("slot", f"slot {slots.number[k]} of {name} starts inside the slot below it.", arena=name)
 
 
-def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
+def check_slot_offsets(facts: PlanFacts, liveness: ReferenceLiveness | None) -> Iterator[Finding]:
     """Check rule ``slot_offset``: ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``."""
     plan, slots = facts.plan, facts.slots
-    alignments = _slot_alignments(facts, lives)
+    alignments = _slot_alignments(facts, liveness)
     ends = [0] * len(plan.arenas)
     for k, arena in enumerate(slots.arena.tolist()):
         expected = {-(-ends[arena] // int(required[k])) * int(required[k]) for required in alignments}
@@ -52,13 +52,13 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
         ends[arena] = start + int(slots.backing[k])
 
 
-def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the slots' alignments as one column; without ``lives``, two possible ones: without and with view rows."""
+def _slot_alignments(facts: PlanFacts, liveness: ReferenceLiveness | None) -> list[U64]:
+    """Return the slots' alignments as one column. Without ``liveness``, return two possible columns."""
     plan, slots = facts.plan, facts.slots
-    if lives is None:  # the row of a view may have the alignment of the view or of its dtype
+    if liveness is None:  # the row of a view may have the alignment of the view or of its dtype
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]
     else:
-        storages = [s for s in lives.storages.values() if s.name in plan.row_of]
+        storages = [s for s in liveness.storages.values() if s.name in plan.row_of]
         rows = np.array([plan.row_of[s.name] for s in storages], np.int64)
         sources = [(rows, np.array([s.alignment for s in storages], np.uint64))]
     columns = []
@@ -122,20 +122,22 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
             yield error("sparse_address", message, arena=name)
 
 
-def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
+def check_slot_counts(facts: PlanFacts, liveness: ReferenceLiveness | None) -> Iterator[Finding]:
     """Check rule ``slots_max_live``: an arena has as many slots as storages that are live at one step.
 
     Planners other than ``slots`` may use more. If ``slots`` does, must_not_alias pairs can be the cause: in an arena
-    with such pairs, or if ``lives`` is ``None``, this is only the warning ``slots_over_optimal``.
+    with such pairs, or if ``liveness`` is ``None``, this is only the warning ``slots_over_optimal``.
     """
     plan = facts.plan
-    with_pairs = set() if lives is None else {lives.arena[name] for pair in lives.must_not_alias for name in pair}
+    with_pairs = (
+        set() if liveness is None else {liveness.arena[name] for pair in liveness.must_not_alias for name in pair}
+    )
     for number, arena in enumerate(plan.arenas):
         slots, live = int((facts.slots.arena == number).sum()), facts.max_live(number, facts.death)
         message = f"{arena.name} has {slots} slots, but at most {live} storages are live together"
         is_over = plan.planner == "slots" and slots > live
-        if slots < live or (is_over and lives is not None and arena.name not in with_pairs):
+        if slots < live or (is_over and liveness is not None and arena.name not in with_pairs):
             yield error("slots_max_live", f"{message}.", arena=arena.name)
         elif is_over:
-            why = "its must_not_alias pairs may need them" if lives is not None else "use --graph to check the cause"
+            why = "its must_not_alias pairs may need them" if liveness is not None else "use --graph to check the cause"
             yield warning("slots_over_optimal", f"{message}: {why}.", arena=arena.name)

@@ -40,10 +40,10 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
         verdict = verify_plan(plan, graph, **options)
     else:
         checked = ("extent", "capacity", "figures", "hash", "content_hash")
-        left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
+        not_checked = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
         findings = (*check_arena_figures(plan), *check_metrics(plan), *check_remarks(plan))
         arenas = tuple([certificate(arena, (0, (), -1)) for arena in plan.arenas])  # no bound can be recomputed
-        verdict = Verdict(findings, checked, left_out, arenas, "totals")
+        verdict = Verdict(findings, checked, not_checked, arenas, "totals")
     return FinishedPlan(with_certificates(plan, verdict), verdict)
 
 

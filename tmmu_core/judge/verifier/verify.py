@@ -95,44 +95,44 @@ def verify_plan(
     if broken:
         # The other rules need valid columns.
         checked_rules = ("columns", "range")
-        left_out_rules = tuple((rule, "its columns are invalid") for rule in RULES if rule not in checked_rules)
-        return Verdict(limited(broken), checked_rules, left_out_rules)
+        others = tuple((rule, "its columns are invalid") for rule in RULES if rule not in checked_rules)
+        return Verdict(limited(broken), checked_rules, others)
     facts = PlanFacts(plan)
     row_checks = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
     findings = [finding for check in row_checks for finding in check(facts)]
     findings += [*check_hashes(facts, arenas), *check_metrics(plan), *check_constraints(plan), *check_reuse_cost(plan)]
     findings += [*check_certificates(facts, graph)]
     config, unchecked = _configuration(plan, arenas)
-    left_out = {**_RULES_NOT_APPLIED[plan.places], **unchecked}
+    not_checked = {**_RULES_NOT_APPLIED[plan.places], **unchecked}
     if config is not None:
         findings += check_configuration(plan, config)
-    lives = None
+    liveness = None
     if graph is None:
-        left_out |= dict.fromkeys(against_graph.RULES, "no graph was given")
+        not_checked |= dict.fromkeys(against_graph.RULES, "no graph was given")
     else:
-        graph_findings, lives = against_graph.examine(facts, graph, dims, cut_from)
+        graph_findings, liveness = against_graph.examine(facts, graph, dims, cut_from)
         findings += graph_findings
-        if lives is None:
-            left_out |= {rule: INVALID_GRAPH for rule in against_graph.RULES if rule != "graph"}
+        if liveness is None:
+            not_checked |= {rule: INVALID_GRAPH for rule in against_graph.RULES if rule != "graph"}
         elif plan.own_arenas:
-            left_out["arena"] = OWN_ARENAS
+            not_checked["arena"] = OWN_ARENAS
     if plan.places == "slots":
-        findings += check_slot_offsets(facts, lives)
+        findings += check_slot_offsets(facts, liveness)
     elif plan.places == "bytes":
         findings += check_numbering(facts)
     else:
         findings += check_sparse_addresses(facts)
-    findings += [*check_slot_counts(facts, lives), *check_remarks(plan)]
-    certified = certificates(facts, lives, configured=config is not None)
+    findings += [*check_slot_counts(facts, liveness), *check_remarks(plan)]
+    certified = certificates(facts, liveness, configured=config is not None)
     claiming_arenas = [arena.name for arena in certified if arena.proven_bytes is not None]
     if claiming_arenas:
-        left_out["certificate"] = f"the bound of {', '.join(claiming_arenas)} was not recomputed"
+        not_checked["certificate"] = f"the bound of {', '.join(claiming_arenas)} was not recomputed"
     return Verdict(
         limited(findings),
-        tuple(rule for rule in RULES if rule not in left_out),
-        tuple((rule, left_out[rule]) for rule in RULES if rule in left_out),
+        tuple(rule for rule in RULES if rule not in not_checked),
+        tuple((rule, not_checked[rule]) for rule in RULES if rule in not_checked),
         certified,
-        "graph" if lives else "rows",
+        "graph" if liveness else "rows",
     )
 
 
@@ -153,7 +153,7 @@ def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
     if verdict.examined == "totals":
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}
-    for rule, why in verdict.left_out:
+    for rule, why in verdict.not_checked:
         if why in (OWN_ARENAS, UNKNOWN_ARENAS):
             rules.setdefault(why, []).append(rule)
     return tuple([f"not checked: {', '.join(names)} ({why})." for why, names in rules.items()])

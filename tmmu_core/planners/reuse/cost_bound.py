@@ -2,8 +2,8 @@
 
 In a clique, every two units conflict or have a penalty. Unit sizes are rounded up to the least alignment and counted in
 cells. The cell size is the greatest common divisor of the sizes, fixed offsets and ends of reserved ranges, if all
-alignments divide it. Rounding every offset down to whole cells then keeps all constraints and makes no further pair
-overlap. Otherwise the cell size is the least alignment if it divides the ends of all reserved ranges, else 1. If ``m``
+alignments divide it. If all offsets are then rounded down to whole cells, no constraint is violated and no further pair
+overlaps. Otherwise the cell size is the least alignment if it divides the ends of all reserved ranges, else 1. If ``m``
 units cover a cell, ``m (m − 1) / 2`` pairs overlap in it, which is convex in ``m``. Units with S cells in total that
 lie in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps; ``q = S // B``. A pair overlaps in at most
 as many cells as its smaller unit has, and pays its penalty once. The bound adds the penalties of pairs, by rising cost
@@ -66,8 +66,8 @@ def bounding_cliques(model: ReuseModel) -> Parts:
     count = max(FEWEST_SEEDS, SEED_PAIRS // max(sum(map(len, near)) // 2, 1))
     seeds = sorted(units, key=lambda unit: (-len(near[unit]), unit))[:count]
     while True:
-        paying = {unit for pair, weight in soft.items() if weight for unit in pair}
-        found |= {seed: _clique_from(model, seed, near, soft) for seed in seeds if seed in paying - found.keys()}
+        penalised = {unit for pair, weight in soft.items() if weight for unit in pair}
+        found |= {seed: _clique_from(model, seed, near, soft) for seed in seeds if seed in penalised - found.keys()}
         best = max(found.values(), key=lambda one: (one[0], -len(one[1])), default=(0, []))
         if not best[0]:
             return parts
@@ -85,12 +85,12 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)
-    paying = np.unique(model.rows[model.rows[:, 4] != HARD, 0]).tolist()
-    for component in _components(model, paying):
+    penalised = np.unique(model.rows[model.rows[:, 4] != HARD, 0]).tolist()
+    for component in _components(model, penalised):
         upper = sum(place.price(u, offset[u]) for u in component) // 2
         replaced = tuple([part for part in parts if not component.isdisjoint(part[1])])
         bound = sum(cost for cost, _ in replaced)
-        for units in ([u for u in paying if u in component], sorted(component)):
+        for units in ([u for u in penalised if u in component], sorted(component)):
             if bound < upper:
                 found, work = least_cost(model, units, upper, work, offset if len(units) == len(component) else None)
                 if found > bound:

@@ -245,9 +245,9 @@ def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
     from tmmu_core.formats.pytorch.exported_program.pt2_document import Body
-    from tmmu_core.formats.pytorch.joint_graph.fx_program import Rebuilt
+    from tmmu_core.formats.pytorch.joint_graph.fx_program import RebuiltProgram
 
-    class Eager(Rebuilt):
+    class Eager(RebuiltProgram):
         def _run(self, body: Body, values: dict[str, Any]) -> None:
             nodes, outputs = body.nodes, {each["as_tensor"]["name"] for each in body.outputs if "as_tensor" in each}
             last_use: dict[str, int] = {}

@@ -29,7 +29,7 @@ MEMORY_FORMATS = dict(
 )
 
 
-class Rebuilt:
+class RebuiltProgram:
     """A program on fake tensors. ``module(*tensors)`` runs it on its input tensors, in the graph's order."""
 
     def __init__(self, program: Program) -> None:
@@ -161,12 +161,12 @@ class Rebuilt:
         return torch.empty_strided(shape, strides, dtype=_dtype(meta.dtype), device="cpu")
 
 
-def rebuilt(program: Program) -> Rebuilt:
+def rebuilt(program: Program) -> RebuiltProgram:
     """Return the program with fake tensors. Raises ``ValueError``, ``UnreadableInput``, or errors of damaged files."""
     mode = shared_mode()
     mode.allow_fallback_kernels = False  # an operator without a rule for fake tensors would run on real tensors
     with mode:
-        return Rebuilt(program)
+        return RebuiltProgram(program)
 
 
 def _callable(op: pt2_operators.Operator) -> Any:
