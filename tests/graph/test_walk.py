@@ -45,7 +45,7 @@ def test_closed_module_is_a_vertex_that_counts_its_nodes() -> None:
     found = collapse(index, tree, ())
     assert names(index, tree, found) == ["@", "h.0", "h.1"]
     assert arrows(index, tree, found) == {"@→h.0", "h.0→h.1"}
-    assert [(v.members, v.inside) for v in found.vertices] == [(0, 0), (4, 3), (4, 3)]
+    assert [(v.members, v.internal) for v in found.vertices] == [(0, 0), (4, 3), (4, 3)]
     assert [index.tensor_ids[t] for t in found.edges[1].tensors] == ["s0"]
 
 
@@ -161,7 +161,7 @@ def test_collapsing_keeps_every_node_and_reachability(which: Graph, data: st.Dat
             assert e.target in {of[r] for r in index.readers_of(t).tolist()}
     outer = {t for e in found.edges for t in e.tensors}
     inside = {t for t in range(len(index.tensor_ids)) if index.producer[t] >= 0 and len(index.readers_of(t))} - outer
-    assert sum(v.inside for v in found.vertices) == len(inside)
+    assert sum(v.internal for v in found.vertices) == len(inside)
 
 
 @given(scoped() | st.just(Graph(nodes=(Node("n"),))), st.data())

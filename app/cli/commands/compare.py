@@ -105,8 +105,8 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
         **{name: getattr(verdict, name) for name in (*copied, "certificates")},
         "first_divergence": verdict.first,
         "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
-        "left_totals": plan_totals(verdict.left).written(),
-        "right_totals": plan_totals(verdict.right).written(),
+        "left_totals": plan_totals(verdict.left).as_dict(),
+        "right_totals": plan_totals(verdict.right).as_dict(),
         "arenas": verdict.arenas,
         "changed_tensors": int((verdict.kinds != 0).sum()),
         "lines": [

@@ -134,7 +134,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "ok": all(check.ok for check in checks),
         "valid": not invalid,
         "tmmu_plan_hash": plan.tmmu_plan_hash.hex(),
-        "totals": totals(plan).written(),
+        "totals": totals(plan).as_dict(),
         "checked": _scope(after),
         "baseline_checked": before and _scope(before),
         "certificates": {

@@ -36,7 +36,7 @@ def plan_command(
     graph: str = MODEL,
     output: str | None = OUT,
     json: bool = AS_JSON,
-    engines: str | None = option("JSON: engine of each node. Reuse of bytes by two engines has a cost.", "FILE"),
+    engines: str | None = option("JSON: engine of each node. Reuse between two engines has a cost.", "FILE"),
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 
@@ -138,33 +138,33 @@ def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> 
 
 def print_ranks(ranks: Sequence[RankSummary]) -> None:
     """Print a row per group of ranks with equal peaks, highest first, then the highest peak over mean and minimum."""
-    fullest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
+    highest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
     groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for rank in ranks:
         groups.setdefault((rank.peak, rank.reserved, rank.error), []).append(rank)
     rows = []
     for (peak, reserved, error), group in sorted(groups.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
         sizes = [error, ""] if error else [numbers.full_bytes(peak), numbers.full_bytes(reserved)]
-        found = None if error else largest_difference(fullest, group[0])
+        found = None if error else largest_difference(highest, group[0])
         difference = "" if found is None else f"{found[0]} ({found[1]}) {numbers.delta_bytes(found[2])}"
         ids = [rank.rank for rank in group]
         rows.append([numbers.rank_ranges(ids), numbers.count(len(ids)), *sizes, difference])
-    table(("ranks", ">number", ">peak", ">reserved peak", "largest difference from the fullest rank"), rows)
+    table(("ranks", ">number", ">peak", ">reserved peak", "largest difference from the highest peak"), rows)
     summary = numbers.count(len(ranks), "rank")
     if peaks := [rank.peak for rank in ranks if not rank.error]:
         mean, minimum = sum(peaks) // len(peaks), min(peaks)
-        summary += f"; fullest: rank {fullest.rank} ({fullest.file}), "
-        summary += f"{numbers.over_bound(fullest.peak - mean, mean)} above the mean, "
-        summary += f"{numbers.over_bound(fullest.peak - minimum, minimum)} above the minimum"
+        summary += f"; highest peak: rank {highest.rank} ({highest.file}), "
+        summary += f"{numbers.over_bound(highest.peak - mean, mean)} above the mean, "
+        summary += f"{numbers.over_bound(highest.peak - minimum, minimum)} above the minimum"
     print_lines("", summary)
 
 
 def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:
     """Return the JSON record of each rank, with its largest difference from the rank with the highest peak."""
-    fullest = max(ranks, key=lambda rank: rank.peak)
+    highest = max(ranks, key=lambda rank: rank.peak)
     records = []
     for rank in ranks:
-        found = None if rank.error else largest_difference(fullest, rank)
+        found = None if rank.error else largest_difference(highest, rank)
         difference = found and dict(zip(("line", "category", "growth_bytes"), found, strict=True))
         record = {"rank": rank.rank, "file": rank.file, "peak_live_bytes": rank.peak}
         record |= {"reserved_peak_bytes": rank.reserved, "difference": difference, "error": rank.error or None}

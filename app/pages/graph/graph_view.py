@@ -203,7 +203,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         blocks = int(tree.blocks[vertex.item])
         key, name, level, path = f"l{vertex.item}", tree.label(vertex.item), vertex.level, tree.paths[vertex.item]
         under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
-        tip = [("nodes", f"{vertex.members:,}"), ("internal tensors", f"{vertex.inside:,}"), *peak_tip]
+        tip = [("nodes", f"{vertex.members:,}"), ("internal tensors", f"{vertex.internal:,}"), *peak_tip]
     elif vertex.kind == "inputs":
         names = timeline.graph.inputs
         key, name, under, tip = "i", "inputs", numbers.count(len(names), "tensor"), [("loaded at", "step 0")]

@@ -225,7 +225,7 @@ def test_folder_of_ranks_is_one_table(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["plan", str(tmp_path)]) == 0
     out = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in out[1:3]] == ["2", "0–1,"]
-    assert "fullest: rank 2 (job_rank2_step100.pickle)" in out[-1]
+    assert "highest peak: rank 2 (job_rank2_step100.pickle)" in out[-1]
     (tmp_path / "job_rank9.pickle").write_bytes(pickle.dumps(document)[:-100])
     assert run(["plan", str(tmp_path), "--json"]) == 1
     ranks = json.loads(capsys.readouterr().out)["ranks"]
@@ -235,7 +235,7 @@ def test_folder_of_ranks_is_one_table(tmp_path: Path, capsys: pytest.CaptureFixt
     assert ranks[0]["difference"]["growth_bytes"] < 0
 
 
-def test_folder_of_unreadable_ranks_has_no_fullest_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_of_unreadable_ranks_has_no_highest_peak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = pickle.dumps(transformer_steps(Transformer(**TINY)).document())
     for rank in range(2):
         (tmp_path / f"job_rank{rank}.pickle").write_bytes(snapshot[:-100])

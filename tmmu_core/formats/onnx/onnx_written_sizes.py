@@ -29,7 +29,7 @@ def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tupl
     for dim, (bounds, node) in limits.items():
         current, largest, is_fixed = sizes.dims[dim], bounds.max, bounds.min == bounds.max
         size = f"{dim} = {largest}" if is_fixed else f"{dim} up to {largest}"
-        text = f"the model runs only with {size}, for which the node {node!r} is written"
+        text = f"the model runs only with {size}, because of the constants of node {node!r}"
         if dim not in sizes.assumed and max(current.min, bounds.min) > min(current.max, largest):
             hint = f"Export the model again with {dim} as a dynamic size, or give --dims {dims_text({dim: largest})}."
             path = f"$.dims.{dim}"

@@ -38,7 +38,7 @@ class Vertex:
     item: int  # number of the node, level or tensor; −1 for the inputs
     level: int  # number of the innermost open level that contains the vertex; 0, the root, for inputs and tensors
     members: int  # number of nodes that the vertex represents; 0 for inputs and tensors
-    inside: int  # number of tensors that nodes of the vertex write and only nodes of the vertex read
+    internal: int  # number of tensors that nodes of the vertex write and only nodes of the vertex read
     hidden: int  # number of neighbours outside of the radius
 
 
@@ -74,28 +74,28 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
     return int(index.producer[index.root[tensor]])
 
 
-def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest | None = None) -> Collapsed:
+def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: ViewRequest | None = None) -> Collapsed:
     """Return the graph with each level outside of ``opened`` as one vertex; with a radius, the neighbourhood."""
     # Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
-    around = around or ViewRequest()
+    request = request or ViewRequest()
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
     for level, path in enumerate(tree.paths):
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
     level_of_node = closed[tree.of_node]  # the outermost closed level
     code = np.where(level_of_node, 2 * level_of_node + 1, 2 * np.arange(len(level_of_node), dtype=np.int64))
-    source, target, tensor = _reads(index, code, around.tensor)
+    source, target, tensor = _reads(index, code, request.tensor)
     crosses = source != target
-    middle = _middle(index, code, around)
+    middle = _middle(index, code, request)
     visible = {*code.tolist(), *source.tolist(), *target.tolist()}
     neighbours: defaultdict[int, set[int]] = defaultdict(set)
     if middle is not None:
         visible.add(middle)  # it may have no edge
-        if around.radius is not None:
+        if request.radius is not None:
             for one, other in zip(source[crosses].tolist(), target[crosses].tolist(), strict=True):
                 neighbours[one].add(other)
                 neighbours[other].add(one)
             visible = {middle}
-            for _ in range(around.radius):
+            for _ in range(request.radius):
                 visible = visible.union(*(neighbours[one] for one in visible))
     codes, first, counts = np.unique(code, return_index=True, return_counts=True)
     first_node = dict(zip(codes.tolist(), first.tolist(), strict=True))
@@ -103,27 +103,27 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     number = {code: k for k, code in enumerate(order)}
     is_on_edge = np.zeros(len(index.tensor_ids), np.bool_)
     is_on_edge[tensor[crosses]] = True
-    inside = Counter(source[~crosses & ~is_on_edge[tensor]].tolist())
+    internal = Counter(source[~crosses & ~is_on_edge[tensor]].tolist())
     members = dict(zip(codes.tolist(), counts.tolist(), strict=True))
     vertices = []
     for each in order:
-        place = _place(tree, each, around.radius is not None)
+        place = _place(tree, each, request.radius is not None)
         hidden = len(neighbours[each] - number.keys())
-        vertices.append(Vertex(*place, members.get(each, 0), inside[each], hidden))
+        vertices.append(Vertex(*place, members.get(each, 0), internal[each], hidden))
     levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
     edges = _edges(number, np.stack([source, target, tensor])[:, crosses].T.tolist())
     of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
     return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, -1 if middle is None else number[middle])
 
 
-def _middle(index: GraphIndex, code: I64, around: ViewRequest) -> int | None:
+def _middle(index: GraphIndex, code: I64, request: ViewRequest) -> int | None:
     """Return the code of the vertex in the middle of the neighbourhood; ``None`` if there is none."""
-    node = around.node if around.tensor < 0 else writer_of(index, around.tensor)
+    node = request.node if request.tensor < 0 else writer_of(index, request.tensor)
     if node >= 0:
         return int(code[node])
-    if around.tensor < 0:
+    if request.tensor < 0:
         return None
-    return -1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor
+    return -1 if index.is_input[index.root[request.tensor]] else -2 - request.tensor
 
 
 def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:

@@ -26,11 +26,11 @@ CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated wi
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end; later long runs bisect
-FEW_OMITTED = 2  # after a run that omits more units, long runs leave the low end, and the turns of the driver end
+FEW_OMITTED = 2  # after a run that omits more units, long runs leave the low end, and the driver stops this search
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""
-HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
+MAX_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
 """Iterations of the last run divided by those of a long run: numerator, denominator. The last run is made if a long run
 at the low end omitted at most :data:`CLOSE_OMITTED` units."""
@@ -231,7 +231,7 @@ def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Ru
         if fewest:
             failed, failures = at, failures + 1
     at, failed, long_runs, fewest_at_low = low, -1, 0, MAX_UNITS
-    while long_runs < MAX_LONG_RUNS and fewest <= HOPELESS_OMITTED and failed < at < extent:
+    while long_runs < MAX_LONG_RUNS and fewest <= MAX_OMITTED and failed < at < extent:
         long_runs += 1
         extent, fewest = yield at, LONG_RUN_FACTOR * normal, long_runs
         fewest_at_low = min(fewest_at_low, fewest) if at == low else fewest_at_low

@@ -42,7 +42,7 @@ class Totals:
     """Most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
     reuse_cost: int | None = None  # sum of the active reuse penalties; ``None`` for plans without reuse terms
 
-    def written(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, int]:
         """Return the figures that are not ``None``, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
@@ -86,7 +86,7 @@ def plan_metrics(
         "storages": storages,
         "peak_live_bytes": totals.peak_live_bytes,
         "extent_bytes": totals.extent_bytes,
-        "totals": totals.written(),
+        "totals": totals.as_dict(),
         "committed_bytes": sum(a.committed_bytes for a in arenas),
         "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
         "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},

@@ -213,10 +213,10 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
 def spread_over_memories(
     timeline: Timeline, options: Mapping[str, Any], config: ArenaConfig
 ) -> tuple[Liveness, list[Problem], list[Packing]]:
-    """Return ``(liveness, problems, packings)`` with the regions as arenas.
+    """Return ``(liveness, problems, packings)`` with one arena ``role@memory`` for each role in a memory (region).
 
     The memories are those of ``options``, else the arenas of the configuration, else one unlimited memory. A tensor
-    whose ``arena`` is a memory is placed there. A region (one role in one memory) is the arena ``role@memory``.
+    whose ``arena`` is a memory is placed there.
     Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor a default arena, and
     the errors of ``read_platform`` and ``helia.place``.
     """
