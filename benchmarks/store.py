@@ -85,8 +85,8 @@ def measure(url: str, runs: int, models: int) -> list[tuple[str, str]]:
     document = to_cbor(plan)
     store = Store.at(url, create=True)
     run = run_of(plan, Label("resnet50", "0", BEGIN), hashlib.sha256(document).digest())
-    if store.lines():  # a filled store is measured as it is
-        runs = sum(line.runs for line in store.lines())
+    if store.series():  # a filled store is measured as it is
+        runs = sum(line.runs for line in store.series())
         return [("runs, already in the store", f"{runs:,}"), *_size(store, url, runs), *_answers(store, plan)]
     begun, used = time.perf_counter(), time.process_time()
     fill(store, (runs, models), run, document)
@@ -108,7 +108,7 @@ def _size(store: Store, url: str, runs: int) -> list[tuple[str, str]]:
 
 def _answers(store: Store, plan: Plan) -> list[tuple[str, str]]:
     found = []
-    found.append((f"every model with its last change, {len(store.lines()):,} lines", seconds(store.lines)))
+    found.append((f"every model with its last change, {len(store.series()):,} lines", seconds(store.series)))
     model = "model007"
     found.append((f"the history of a model, {len(store.runs(model)):,} runs", seconds(lambda: store.runs(model))))
     found.append(("its latest 100 runs", seconds(lambda: store.runs(model, last=100))))

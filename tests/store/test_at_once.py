@@ -27,7 +27,7 @@ def test_deleted_store_accepts_nothing(file: Path) -> None:
     store = opened(file, create=True)
     store.record(plan_of({"a": 1}), label("first"))
     delete_store(file)
-    for use in (lambda: store.record(plan_of({"b": 1}), label("lost")), lambda: store.runs("net"), store.lines):
+    for use in (lambda: store.record(plan_of({"b": 1}), label("lost")), lambda: store.runs("net"), store.series):
         with pytest.raises(StoreFault, match="cannot be used"):
             use()
     store.close()

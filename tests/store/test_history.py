@@ -59,9 +59,9 @@ def test_runs_are_filtered_by_any_column_and_number(kept: tuple[Store, list[Run]
         assert list(store.runs("net", **where)) == expected
         for last in (1, 3, 100):
             assert list(store.runs("net", last=last, **where)) == expected[-last:]
-    assert list(store.known("net")) == in_time(runs, model="net")
+    assert list(store.recorded_runs("net")) == in_time(runs, model="net")
     with pytest.raises(StoreFault, match="no run of the model 'nobody'"):
-        store.known("nobody")
+        store.recorded_runs("nobody")
 
 
 @pytest.mark.parametrize("branch", [None, "main", "topic", "none"])
@@ -73,7 +73,7 @@ def test_series_has_the_figures_of_its_runs(kept: tuple[Store, list[Run]], branc
         changes = [(a, b) for a, b in pairwise(series) if a.extent_bytes != b.extent_bytes]
         before, changed = changes[-1] if changes else (None, series[0])
         expected.append((*key, len(series), _figures(series[-1]), (changed.at, changed.commit), before))
-    found = store.lines(branch)
+    found = store.series(branch)
     assert [(*(getattr(line, name) for name in SERIES), line.runs) for line in found] == [row[:6] for row in expected]
     for line, row in zip(found, expected, strict=True):
         assert (line.at, line.commit, line.extent_bytes, line.peak_live_bytes, line.lower_bound_bytes) == row[6]

@@ -138,9 +138,9 @@ def test_branches_and_planners_are_separate_series(store: Store) -> None:
     store.record(plan_of({"a": 9}), label("c2", 2, branch="topic"))
     store.record(plan_of({"a": 9}, planner="naive"), label("c3", 3))
     store.record(plan_of({"a": 1}), label("c4", 4, model="another"))
-    found = [f"{line.model} {line.branch} {line.planner}" for line in store.lines()]
+    found = [f"{line.model} {line.branch} {line.planner}" for line in store.series()]
     assert found == ["another main slots", "net main naive", "net main slots", "net topic slots"]
-    assert len(store.lines("topic")) == 1
+    assert len(store.series("topic")) == 1
 
 
 # --- what can be wrong with a store ------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_value_of_another_type_is_rejected(column: str, value: str, tmp_path: Pa
     with store.engine.begin() as connection:
         connection.execute(text(f"UPDATE runs SET {column} = {value}"))
     with pytest.raises(StoreFault, match="damaged"):
-        store.lines()
+        store.series()
 
 
 def test_store_of_a_later_version_is_unchanged(url: str) -> None:
@@ -202,7 +202,7 @@ def test_store_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pytes
         store.record(plan_of({"a": 1}), label("c1"))
     monkeypatch.setattr(os, "access", lambda *_: False)
     with closing(Store.at(url)) as store:
-        assert [run.commit for run in store.known("net")] == ["c1"]
+        assert [run.commit for run in store.recorded_runs("net")] == ["c1"]
         with pytest.raises(StoreFault, match="readonly"):
             store.record(plan_of({"b": 2}), label("c2"))
     assert [path.name for path in tmp_path.iterdir()] == ["a store#.db"]

@@ -44,7 +44,7 @@ PAGE = mmap.PAGESIZE
 # Python has `mmap.MAP_NORESERVE` since 3.13. On Linux its value is the same for x86, ARM and RISC-V.
 _LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64", "riscv64") else 0
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", _LINUX_NORESERVE if sys.platform == "linux" else 0)
-_LESS = "Plan a smaller batch or run on a machine with more memory."
+_MEMORY_HINT = "Plan a smaller batch or run on a machine with more memory."
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 
 
@@ -53,7 +53,7 @@ class ArenaHandle:
     """An arena in memory. It stays mapped while the handle, or an array that shares its ``memory``, exists."""
 
     memory: U8  # the arena's bytes: one-dimensional, contiguous, writable
-    fresh: bool = False  # whether the memory was just mapped: all bytes are 0
+    is_zeroed: bool = False  # whether the memory was just mapped: all bytes are 0
 
     def __post_init__(self) -> None:
         flags = self.memory.flags
@@ -76,14 +76,14 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
         why = "more than a process can address" if isinstance(error, OverflowError) else error
         message = f"{committed:,} B cannot be mapped for arena {arena_id!r} ({why}); nothing was committed."
         raise AllocationFailure(
-            message, operator=OPERATOR, arena=arena_id, peak_required_bytes=committed, hint=_LESS
+            message, operator=OPERATOR, arena=arena_id, peak_required_bytes=committed, hint=_MEMORY_HINT
         ) from error
     start = -int(block.ctypes.data) % alignment_bytes
-    return ArenaHandle(block[start : start + committed], fresh=True)
+    return ArenaHandle(block[start : start + committed], is_zeroed=True)
 
 
 def refuse_larger_than_memory(plan: Plan) -> None:
-    """Raise ``AllocationFailure`` if the arenas have more bytes than this machine: the system ends a writer of them."""
+    """Raise ``AllocationFailure`` if the arenas exceed this machine's memory; writing them ends the process."""
     sizes = {arena.name: arena.extent_bytes for arena in plan.arenas}
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -92,7 +92,9 @@ def refuse_larger_than_memory(plan: Plan) -> None:
     if (needed := sum(sizes.values())) > memory:
         message = f"the arenas need {needed:,} B, but this machine has {memory:,} B; nothing was committed."
         largest = max(sizes, key=sizes.__getitem__)
-        raise AllocationFailure(message, operator=OPERATOR, arena=largest, peak_required_bytes=needed, hint=_LESS)
+        raise AllocationFailure(
+            message, operator=OPERATOR, arena=largest, peak_required_bytes=needed, hint=_MEMORY_HINT
+        )
 
 
 SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
@@ -271,7 +273,7 @@ def apply_plan(
     _check_addresses(placed, arenas)
 
     applied = Applied(plan, arenas, security)
-    is_of_caller = np.array([not arenas[arena.name].fresh for arena in plan.arenas], np.bool_)[plan.arena]
+    is_of_caller = np.array([not arenas[arena.name].is_zeroed for arena in plan.arenas], np.bool_)[plan.arena]
     for row in np.flatnonzero(is_of_caller).tolist():
         if int(plan.storage[row]) not in applied.resident:
             applied.zero_tensor(plan.tensor_ids[row])

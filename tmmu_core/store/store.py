@@ -36,7 +36,7 @@ class RecordResult:
 
 
 @dataclass(frozen=True)
-class Line:
+class RunSeries:
     """A series of runs: its latest figures and its last change, in bytes."""
 
     model: str
@@ -110,14 +110,14 @@ class Store:
         chosen = select(*_READ).where(RUNS.c.model == model, *(RUNS.c[name] == value for name, value in where.items()))
         return self._read(chosen, last)
 
-    def lines(self, branch: str | None = None) -> tuple[Line, ...]:
+    def series(self, branch: str | None = None) -> tuple[RunSeries, ...]:
         """Return every series of runs, or those of one branch, with its last change, sorted. O(runs)."""
         series = ("model", "branch", "planner", "mode", "preset")
         figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
         chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
         rows = self.rows(chosen if branch is None else chosen.where(RUNS.c.branch == branch))
-        lines: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         for _, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
             runs = list(runs_of_series)
             changes = [k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes]
@@ -125,19 +125,19 @@ class Store:
             changed = {"changed_at": runs[last_change].at, "changed_commit": runs[last_change].commit}
             before_bytes = runs[last_change - 1].extent_bytes if last_change else None
             latest = dict(zip((*series, *figures), runs[-1], strict=True))
-            lines.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
+            found.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
         with faults_of(self.name):
-            return tuple(sorted(msgspec.convert(lines, tuple[Line, ...]), key=attrgetter(*series)))
+            return tuple(sorted(msgspec.convert(found, tuple[RunSeries, ...]), key=attrgetter(*series)))
 
-    def resolve(self, reference: str, of: Plan | None = None) -> Run:
-        """Return the latest run of a commit or branch, preferring the settings of ``of``. Raises ``StoreFault``."""
+    def resolve(self, reference: str, like: Plan | None = None) -> Run:
+        """Return the latest run of a commit or branch, preferring the settings of ``like``. Raises ``StoreFault``."""
         named, name = split_reference(reference)
         while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @
             named, _, start = named.rpartition("@")
             name = f"{start}@{name}"
-        model = named or self._model_of(reference, of)
+        model = named or self._model_of(reference, like)
         for column in (RUNS.c.commit, RUNS.c.branch):
-            if latest := self._latest(of, RUNS.c.model == model, column == name):
+            if latest := self._latest(like, RUNS.c.model == model, column == name):
                 return latest[0]
         commits: list[str] = []
         if len(name) >= MIN_PREFIX:
@@ -149,12 +149,12 @@ class Store:
             raise StoreFault(what, store=self.name, hint=f"Give more characters: {', '.join(commits[:5])}.")
         if not commits:
             raise self._missing_run(model, name)
-        return self._latest(of, RUNS.c.model == model, RUNS.c.commit == commits[0])[0]
+        return self._latest(like, RUNS.c.model == model, RUNS.c.commit == commits[0])[0]
 
-    def _latest(self, of: Plan | None, *where: ColumnElement[bool]) -> tuple[Run, ...]:
-        """Return the latest run that fulfils ``where``, preferably with the settings of ``of``; ``()`` if none does."""
+    def _latest(self, like: Plan | None, *where: ColumnElement[bool]) -> tuple[Run, ...]:
+        """Return the latest run that fulfils ``where``, preferring the settings of ``like``; ``()`` if none does."""
         chosen = select(*_READ).where(*where)
-        settings = [RUNS.c[name] == visible(getattr(of, name)) for name in ("planner", "mode", "preset") if of]
+        settings = [RUNS.c[name] == visible(getattr(like, name)) for name in ("planner", "mode", "preset") if like]
         return self._read(chosen.where(*settings), 1) or self._read(chosen, 1)
 
     def plan(self, run: Run | bytes) -> Plan:
@@ -192,10 +192,10 @@ class Store:
     def _distinct(self, statement: Select[Any], limit: int) -> list[str]:
         return sorted([text for (text,) in self.rows(statement.distinct().limit(limit))])
 
-    def _model_of(self, reference: str, of: Plan | None) -> str:
-        if of is None:
+    def _model_of(self, reference: str, like: Plan | None) -> str:
+        if like is None:
             raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
-        graph = visible(of.ir_name)
+        graph = visible(like.ir_name)
         statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph))
         models = self._distinct(statement, 20)
         if len(models) == 1:
@@ -214,7 +214,7 @@ class Store:
         what = f"the model {model!r} has no run of a commit or branch {commit_or_branch!r}."
         return StoreFault(what, store=self.name, hint=hint)
 
-    def known(self, model: str) -> tuple[Run, ...]:
+    def recorded_runs(self, model: str) -> tuple[Run, ...]:
         """Return the runs of a model. Raises ``StoreFault`` if there are none."""
         runs = self.runs(model)
         if not runs:

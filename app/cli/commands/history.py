@@ -20,7 +20,7 @@ from tmmu_core.store import runs as stored_runs
 from tmmu_core.store.runs import GrowthCauses, Label, Run
 
 if TYPE_CHECKING:
-    from tmmu_core.store.store import Line, Store
+    from tmmu_core.store.store import RunSeries, Store
 
 
 def record_command(
@@ -83,7 +83,7 @@ class RunOptions:
     branch: str | None = option("Use only runs of this branch.", "NAME")
     planner: str | None = option("Use only runs of this planner.", "NAME")
 
-    def matches(self, run: Run | Line) -> bool:
+    def matches(self, run: Run | RunSeries) -> bool:
         """Return whether a run or a series of runs has the branch and the planner of the options, if given."""
         return self.branch in (None, run.branch) and self.planner in (None, run.planner)
 
@@ -99,13 +99,13 @@ def history_command(
         raise UsageError("--last has no effect without a model.", "Pass the name of a model.")
     with closing(open_store(options.store)) as store:
         if model is None:
-            lines = [*filter(options.matches, store.lines())]
+            lines = [*filter(options.matches, store.series())]
             if json:
                 write_json({"models": [{**asdict(line), "change_bytes": line.change_bytes} for line in lines]})
             else:
                 _print_models(lines)
             return SUCCESS
-        runs = [*filter(options.matches, store.known(model))]
+        runs = [*filter(options.matches, store.recorded_runs(model))]
         first = 0 if last is None else max(0, len(runs) - last)
         changes = _changes(store, runs, first)
     runs = runs[first:]
@@ -145,7 +145,7 @@ def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None
     table((*titles, "layout", "changed settings"), rows)
 
 
-def _print_models(lines: Sequence[Line]) -> None:
+def _print_models(lines: Sequence[RunSeries]) -> None:
     if not lines:
         print_lines("no runs are recorded")
         return
@@ -183,7 +183,7 @@ def bisect_command(
     causes: list[GrowthCauses] = []
     changes = ""
     with closing(open_store(options.store)) as store:
-        runs: Sequence[Run] = [*filter(options.matches, store.known(model))]
+        runs: Sequence[Run] = [*filter(options.matches, store.recorded_runs(model))]
         if options.branch is None and runs:
             branch = "main" if any(run.branch == "main" for run in runs) else runs[-1].branch
             runs = [run for run in runs if run.branch == branch]

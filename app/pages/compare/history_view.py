@@ -19,7 +19,7 @@ from tmmu_core.plans.analysis.gate import changed_settings
 from tmmu_core.store.runs import MAIN, Run, comparable_runs
 
 if TYPE_CHECKING:
-    from tmmu_core.store.store import Line, Store
+    from tmmu_core.store.store import RunSeries, Store
     from tmmu_core.store.stored_sweeps import Sweep
 
 MOST_LINES, MOST_RUNS, MOST_SWEEPS, MOST_ROWS = 200, 2_000, 5, 100
@@ -35,7 +35,7 @@ def draw(opened_name: str) -> None:
             st.html(markup.view_title("This server has no store"))
             st.html(markup.empty("Open a store of recorded runs", "Start the explorer with: tmmu explore --store URL"))
             return
-        if lines := store.lines():
+        if lines := store.series():
             _runs_of_model(store, lines, opened_name)
         else:
             st.html(markup.view_title("No recorded runs"))
@@ -47,7 +47,7 @@ def draw(opened_name: str) -> None:
         st.html(markup.error_card(card_of(error, "The store cannot be read")))
 
 
-def _runs_of_model(store: Store, lines: tuple[Line, ...], opened_name: str) -> None:
+def _runs_of_model(store: Store, lines: tuple[RunSeries, ...], opened_name: str) -> None:
     models = sorted({line.model for line in lines})
     model = next((name for name in (state.choice().model, opened_name) if name in models), models[0])
     runs = _runs(store, model)
@@ -117,7 +117,7 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
 
 
-def _row(line: Line) -> list[str]:
+def _row(line: RunSeries) -> list[str]:
     cells = [line.model, line.branch, line.planner, line.mode, f"{line.runs:,}"]
     cells += [numbers.short_bytes(line.extent_bytes), numbers.short_bytes(line.lower_bound_bytes)]
     change = "none"

@@ -25,7 +25,7 @@ from tmmu_core.fitting.recompute.drop_moves import (
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
-from tmmu_core.fitting.recompute.recompute_search import Over, peak_position
+from tmmu_core.fitting.recompute.recompute_search import Excess, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.planners.problem import Progress
 
@@ -74,12 +74,12 @@ def lower(
             yield _moves(model, initial, needed)
 
 
-def _excess(model: RecomputeModel, found: Run, bytes_over: Over) -> int:
+def _excess(model: RecomputeModel, found: Run, bytes_over: Excess) -> int:
     return bytes_over(dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True)))
 
 
 def _offload_until(
-    model: RecomputeModel, choice: Choice, bytes_over: Over, should_continue: Callable[[], bool]
+    model: RecomputeModel, choice: Choice, bytes_over: Excess, should_continue: Callable[[], bool]
 ) -> tuple[Choice, Run]:
     """Offload storages that are idle at the peak, until the goal is met or no offload lowers the peak."""
     found = run(model, choice)
@@ -125,7 +125,7 @@ def _offload_next(
     return None
 
 
-def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, bytes_over: Over) -> tuple[Choice, Run]:
+def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, bytes_over: Excess) -> tuple[Choice, Run]:
     found = run(model, choice)
     offloaded = np.flatnonzero(choice.away & ~initial.away)
     for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:MOST_CANCELLED].tolist():

@@ -29,7 +29,7 @@ SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte withi
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300  # upper and lower limit of ``most_simulations``
 SIMULATED_NODES = 16_000_000  # product of simulations and nodes that sets ``most_simulations`` between these limits
 
-Over = Callable[[Mapping[str, int]], int]  # from arena sizes to the excess over the goal in bytes; 0 if they fit
+Excess = Callable[[Mapping[str, int]], int]  # from arena sizes to the excess over the goal in bytes; 0 if they fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,9 @@ class Point:
 class Search:
     """The simulated choices of one plan input. Drops are added to those of the choice ``initial``."""
 
-    def __init__(self, model: RecomputeModel, over: Over, initial: Choice, should_continue: Callable[[], bool]) -> None:
+    def __init__(
+        self, model: RecomputeModel, over: Excess, initial: Choice, should_continue: Callable[[], bool]
+    ) -> None:
         self.model, self.over, self.initial, self.should_continue = model, over, initial, should_continue
         self.simulations = 0  # so far
         self.tables = Tables(model)
