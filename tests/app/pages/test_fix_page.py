@@ -66,6 +66,7 @@ def test_requested_curve_reaches_the_bound() -> None:
     assert costs == sorted(set(costs)), "each point costs more than the one before"
     assert after == sorted(set(after), reverse=True), "and is smaller"
     assert after[-1] == searched(Choice(source=GRAPH), Capacity(1)).lower_bound_bytes
+    assert f"Smallest plan found: {numbers.short_bytes(after[-1])}, the lower bound" in html(at)
     at.multiselect[0].set_value(["planner"]).run()
     assert at.button(key="fit-down")  # other settings start no search of their own
 
