@@ -216,6 +216,7 @@ def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int6
                 "bound": summary.bound_bytes,
                 "peak": summary.peak_live_bytes,
                 "peak_step": step,
+                "reserved": () if plan.constraints is None else plan.constraints.reserved.get(summary.name, ()),
                 "slots": summary.slots,
                 "storages": summary.storages,
                 "title": arena_title(original, summary, int(steps[step]) if plan.steps else 0),

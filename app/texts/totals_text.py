@@ -10,7 +10,7 @@ from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import alignment_text
 from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive
-from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.metrics import reserved_bytes, totals
 from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan, rows_of_parts
 
@@ -175,6 +175,8 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
     else:
         proof += f" live at {numbers.step(step, numbers.shortened(plan.node_at(step), 24))}"
         proof += f" and {len(others):,} that may not share their bytes" if others else ""
+    if reserved := reserved_bytes(plan, summary.name):
+        proof += f", {numbers.short_bytes(reserved)} reserved"
     sentence = f"Lower bound: {bound}{f', {proof}' if summary.witness else ''}."
     if summary.proven_bytes is not None:
         sentence += f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."

@@ -11,6 +11,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.waste_ledger import explain_peak
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -80,6 +81,10 @@ def test_plan_observes_capacity_reserved_range_and_pin() -> None:
     vec = plan.arena_of["Vec"]
     assert (vec.peak_live_bytes, vec.lower_bound_bytes) == (32, 64)  # above the 32 reserved bytes
     assert verify_plan(plan).arenas[1].lower_bound_bytes == 64
+    assert explain_peak(plan).reason.endswith(": at #2, 32 B are free between live tensors.")
+    free = {**PROBLEM["problem"], "cost_model": {"reuse_penalties": []}}
+    plan = make_plan(read({**PROBLEM, "problem": free}), PlanRequest()).plan
+    assert explain_peak(plan).reason.endswith("needs less than 160 B: 32 B are reserved.")
 
 
 def fault(change: Callable[[dict[str, Any]], None]) -> UnreadableInput:

@@ -125,8 +125,9 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         elif not is_searched:
             long_work.result(minimum_job, "Searching for the minimum", "The search failed", patience=0)
         else:
-            least, bound = min(capacity.limited_bytes(point.plan) for point in points), fitted.lower_bound_for(capacity)
-            limit = "the lower bound" if least == bound else f"lower bound {numbers.short_bytes(bound)}"
+            least = min(capacity.limited_bytes(point.plan) for point in points)
+            lowest = fitted.lower_bound_for(capacity)
+            limit = "the lower bound" if least == lowest else f"lower bound {numbers.short_bytes(lowest)}"
             st.html(f'<div class="tm">Smallest plan found: {numbers.short_bytes(least)}, {limit}</div>')
     by_module(replace(fitted, best=preview))
     _memory(shown, preview, capacity)

@@ -17,6 +17,7 @@ from tests.app.canvas.conftest import Draw
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.app.texts.test_colours import CLEARLY, linear, oklab
 from tests.support.pixels import pixel_in
+from tmmu_core.plans.model import Constraints
 
 pytestmark = pytest.mark.browser
 
@@ -197,6 +198,8 @@ def test_legend_has_the_colours_of_shown_arenas(draw: Draw) -> None:
     settle(page)
     assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free", "arena size", "lower bound"]
     assert page.evaluate("() => charts[0].scene.stripArena.name") == "all arenas"
+    page = draw(plan_of(constraints=Constraints(reserved={"parameters": ((0, 64),)})), view="map")
+    assert "reserved" in legend_of(page)
 
 
 def test_layers_have_the_same_colours_on_the_canvas_and_beside_it(draw: Draw) -> None:

@@ -38,7 +38,7 @@ from tmmu_core.plans.figures.live_bytes import (
     peak_step_of,
     storages_of,
 )
-from tmmu_core.plans.figures.metrics import over_limits, ratio, totals
+from tmmu_core.plans.figures.metrics import over_limits, ratio, reserved_bytes, totals
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import GIVEN_OFFSETS, I64, U64, ArenaSummary, Plan, group_numbers
 
@@ -239,8 +239,9 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
         return Explanation(headline, reason, gap)
     step, live = peak_step_of(plan, explained.name) if place else (figures.peak_step, figures.peak_live_bytes)
     if (peak := short_bytes(live)) != least:
-        reason = f"At most {peak}{place} are live, at {_step(plan, step)}, but no plan {scope} needs less than {least}."
-        return Explanation(headline, reason)
+        reason = f"At most {peak}{place} are live, at {_step(plan, step)}, but no plan {scope} needs less than {least}"
+        reserved = sum(reserved_bytes(plan, arena.name) for arena in ([limited] if limited else plan.arenas))
+        return Explanation(headline, reason + (f": {short_bytes(reserved)} are reserved." if reserved else "."))
     return Explanation(headline, f"{peak}{place} are live at {_step(plan, step)}; no plan {scope} is smaller.")
 
 
@@ -262,6 +263,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     missed = {step: sum(size for size, _, _ in untaken[step]) for step in _deciding_steps(plan, arena)}
     step = min(missed, key=missed.__getitem__)
     lost_bytes = waste_ledger(plan, arena).at(step)
+    lost_bytes["holes"] -= min(lost_bytes["holes"], reserved_bytes(plan, arena))
     lost_bytes["reuse"] = max(missed[step], lost_bytes["live"] - (summary.extent_bytes - summary.open_bytes))
     cause = max(CAUSES, key=lost_bytes.__getitem__)
     reuse = max(untaken[step])[1:] if cause == "reuse" and untaken[step] else None

@@ -70,6 +70,15 @@ def totals(plan: Plan) -> Totals:
     return totals_of(plan.arenas, peak_of_ranges(s.birth, s.death, s.size, plan.end))
 
 
+def reserved_bytes(plan: Plan, arena: str) -> int:
+    """Return the number of reserved bytes in an arena's extent."""
+    total = last = 0
+    for begin, end in sorted(plan.constraints.reserved.get(arena, ())) if plan.constraints is not None else ():
+        end = min(end, plan.arena_of[arena].extent_bytes)
+        total, last = total + max(0, end - max(begin, last)), max(last, end)
+    return total
+
+
 def plan_metrics(
     arenas: Sequence[ArenaSummary], totals: Totals, *, retained: tuple[int, int] = (0, 0), allocation_time_ns: int = 0
 ) -> dict[str, Any]:

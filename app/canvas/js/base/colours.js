@@ -10,6 +10,7 @@ const CHANGES = Object.entries({
   retimed: "#56B4E9", moved: "#0072B2", redescribed: "#8C6BB1", renumbered: "#4D9221",
 });
 export const CONFLICT = "#D55E00";
+export const RESERVED = "#88888880"; // in both themes
 
 /** Return the colours of a plan's rows: {codes: a code per row, table: [r, g, b] of each code, legend: [[name, css]],
  * note, listsUnusedColours}. Without data for `scheme`, use "role". A row with a conflict gets the colour CONFLICT. */

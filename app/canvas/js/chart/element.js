@@ -1,7 +1,7 @@
 // The element of a chart: title, toolbar, canvases for the picture and the overlay, legend and status.
 
 import { VIEWS } from "../plan/scene.js";
-import { CONFLICT, css, rgbOf } from "../base/colours.js";
+import { CONFLICT, css, RESERVED, rgbOf } from "../base/colours.js";
 import { counted, grouped } from "../base/formats.js";
 
 /** Return a DOM element with attributes, listeners (`onclick`) and children. Strings become text, never HTML. */
@@ -68,6 +68,7 @@ export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) 
   if (scene.otherSum) entry(el("i", { class: "rule", style: "border-top:1px dashed" }), `live bytes of the ${compared}`);
   const lines = strip || scene.view === "map" ? [["solid", "arena size"], ["dotted", "lower bound"]] : [];
   if (scene.view === "map") {
+    if (scene.bands.some(({ arena }) => arena.reserved.length)) entry(el("i", { style: `background:${RESERVED}` }), "reserved");
     if (plan.reuses.some(([, written]) => shown[plan.arena[written]])) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
     const bands = scene.memory ? [...scene.bands, { arena: scene.memory, height: scene.top }] : scene.bands;
     const hasLimit = bands.some(({ arena: { capacity }, height }) => capacity <= height);

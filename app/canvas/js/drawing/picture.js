@@ -3,7 +3,7 @@
 // Each function takes a `pen` (a 2-D context) and fields of Chart.frameState(). `plane` converts coordinates, and
 // `shown` has a flag per arena. `hits` is null, or has a flag per row; rows whose flag is 0 are dimmed.
 
-import { CONFLICT, css, luminance, LETTER } from "../base/colours.js";
+import { CONFLICT, css, luminance, LETTER, RESERVED } from "../base/colours.js";
 import { sharp } from "../base/plane.js";
 import { counted, shortBytes, shortened } from "../base/formats.js";
 import { fillBox, stroke, strokeBox, drawClipped } from "./pen.js";
@@ -12,13 +12,16 @@ const MOST_NAMES = 400;
 const MOST_OUTLINES = 2000;
 const LARGE = 900; // square pixels: only larger boxes can have a name
 
-/** Draw the background of each arena: hatched up to the arena size, plain above it. */
+/** Draw the background of each arena: hatched up to the arena size, plain above it, grey for reserved bytes. */
 export function drawGround(pen, { plan, scene, plane, look, ratio }) {
   const pattern = pen.createPattern(look.hatch, "repeat");
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));
-  for (const { base, height, extent } of scene.bands) {
+  for (const { arena, base, height, extent } of scene.bands) {
     fillBox(pen, plane.box(0, plan.steps, base, base + height), look.panel);
     fillBox(pen, plane.box(0, plan.steps, base, base + extent), pattern);
+    for (const [low, high] of scene.view === "map" ? arena.reserved : []) {
+      fillBox(pen, plane.visibleBox(0, plan.steps, base + Number(low), base + Math.min(extent, Number(high))), RESERVED);
+    }
   }
 }
 

@@ -182,6 +182,7 @@ function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
     bound,
     peak,
     peak_step: peakStep,
+    reserved: plan.constraints?.reserved?.[name] ?? [],
     slots: arena.slots,
     storages: inArena.length,
     title: `peak ${shortBytes(peak)} at ${step}; arena size ${shortBytes(extent)}; gap ${gap}`,
