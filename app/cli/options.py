@@ -77,7 +77,7 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
             return command(**values)
         changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
         try:
-            with limits.raised(changed_limits):
+            with limits.overridden(changed_limits):
                 return command(**values, request=request)
         except ContractError as error:
             if request.token is not None or request.seed is not None:

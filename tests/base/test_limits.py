@@ -37,7 +37,7 @@ def names_its_limit(error: TmmuError, limit: limits.Limit) -> bool:
 @pytest.mark.parametrize("members", [1, 3000])
 def test_gzip_bomb_is_rejected_by_its_unpacked_bytes(members: int) -> None:
     bomb = gzip.compress(b" " * (3_000_000 // members)) * members
-    with limits.raised({"unpacked-bytes": 1_000_000}), pytest.raises(UnreadableInput) as caught:
+    with limits.overridden({"unpacked-bytes": 1_000_000}), pytest.raises(UnreadableInput) as caught:
         read_any(bomb, "bomb.gz")
     assert names_its_limit(caught.value, limits.UNPACKED_BYTES)
 
@@ -105,7 +105,7 @@ def test_number_of_shares_of_a_view_is_limited() -> None:
         "mesh": [{"name": name, "size": 2} for name in names],
         "contracts": {"activations": [{"axis": k, "mesh": name} for k, name in enumerate(names)]},
     }
-    with limits.raised({"shares": 16}), pytest.raises(InvalidIrShapes) as caught:
+    with limits.overridden({"shares": 16}), pytest.raises(InvalidIrShapes) as caught:
         plan_ranks(graph, PlanRequest(shard_spec=spec))
     assert names_its_limit(caught.value, limits.SHARES)
 
@@ -147,7 +147,7 @@ def test_bytes_in_a_free_map_are_rejected(field: str, value: object) -> None:
 def test_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = native_file.encode_json(chain(30))
     monkeypatch.setattr(document, "decode", None)  # decoding would fail with another error
-    with limits.raised({"values": 50}):
+    with limits.overridden({"values": 50}):
         for data in (graph, native_file.encode_cbor(chain(30)), b"id,lower,upper,size\n" * 30):
             with pytest.raises(UnreadableInput) as caught:
                 read_any(data)
@@ -164,7 +164,7 @@ def test_large_file_may_hold_more_values(monkeypatch: pytest.MonkeyPatch) -> Non
     large = b'{"nodes": [' + b"[]," * 10_000 + b"0]}"
     with pytest.raises(UnreadableInput, match=f"more than {len(large) // 2:,} values"):
         read_any(large)
-    with limits.raised({"values": 51}), pytest.raises(UnreadableInput):
+    with limits.overridden({"values": 51}), pytest.raises(UnreadableInput):
         read_any(data)
 
 
@@ -174,7 +174,7 @@ def test_number_of_arenas_is_limited() -> None:
     own = graph(tensors, nodes, "x", "t2")
     arenas = {name: Arena() for name in ("activations", "a0", "a1", "a2")}
     made = plan_file.to_json(plan_graph(own, arenas=arenas).plan)
-    with limits.raised({"arenas": 3}):
+    with limits.overridden({"arenas": 3}):
         text = json.dumps({name: {} for name in arenas})
         readers = (
             lambda: plan_graph(own, arenas=arenas),
@@ -185,7 +185,7 @@ def test_number_of_arenas_is_limited() -> None:
             with pytest.raises(UnreadableInput) as caught:
                 read()
             assert names_its_limit(caught.value, limits.ARENAS)
-    with limits.raised({"arenas": 4}):
+    with limits.overridden({"arenas": 4}):
         assert len(plan_graph(own, arenas=arenas).plan.arenas) == 4
         assert len(read_any(made).arenas) == 4  # type: ignore[union-attr]
 

@@ -305,7 +305,7 @@ def test_gzipped_model_is_decompressed_within_the_limit(tmp_path: Path) -> None:
     found = read(path)
     assert found["A"] == SMALL.tobytes()
     assert len(found["B"]) == wide.nbytes
-    with limits.raised({"unpacked-bytes": 1000}), pytest.raises(UnreadableInput, match="more than 1,000 bytes"):
+    with limits.overridden({"unpacked-bytes": 1000}), pytest.raises(UnreadableInput, match="more than 1,000 bytes"):
         constants_of(path, read_graph(model.SerializeToString()))
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UnreadableInput, match=r"cut off|damaged"):

@@ -97,7 +97,7 @@ def client() -> Iterator[Any]:
 def test_cluster_of_two_processes_gives_the_same_rows(client: Any, limits_: dict[str, int]) -> None:
     given = sources(CHAIN, BLOCK)
     points = product(12, given)
-    with limits.raised(limits_):
+    with limits.overridden(limits_):
         assert rows(run_on(client, given, points)) == rows(run_here(given, points))
 
 

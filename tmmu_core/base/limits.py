@@ -3,7 +3,7 @@
 A limit never changes a plan. Input above a limit is rejected with an error that names the limit. Exceptions: above
 ``*_WORKERS`` the explorer delays tasks, and above ``KEPT_BYTES`` and ``SHELF_BYTES`` it evicts cached values and files.
 ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a caller of the library uses
-:func:`raised`.
+:func:`overridden`.
 """
 
 import os
@@ -49,7 +49,7 @@ RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for a run of on
 WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a task of the explorer")
 SESSION_WORKERS = Limit("session-workers", 3, "tasks at a time for one visitor of the explorer")
 SERVER_WORKERS = Limit("server-workers", 8, "tasks at a time for all visitors of the explorer")
-KEPT_BYTES = Limit("kept-bytes", 1 << 30, "bytes of graphs and plans that the explorer keeps ready")
+KEPT_BYTES = Limit("kept-bytes", 1 << 30, "bytes of graphs and plans that the explorer caches")
 SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes of files that visitors of the explorer opened")
 
 LIMITS: tuple[Limit, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Limit))
@@ -65,14 +65,14 @@ SETTINGS: Mapping[str, tuple[str, ...] | None] = {
 }
 """Environment variable → its allowed values; ``None``: any text or, for a limit, a whole number."""
 
-_raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
+_overrides: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of :func:`raised`, else of the limit's variable, else ``default``, else ``limit.default``."""
+    """Return the value of :func:`overridden`, else the variable, else ``default``, else ``limit.default``."""
     refuse_unknown_settings()
-    if limit.name in raised_now():
-        return min(raised_now()[limit.name], limit.highest)
+    if limit.name in overrides():
+        return min(overrides()[limit.name], limit.highest)
     text = os.environ.get(limit.variable, "")
     if text:
         return min(whole_number(text, limit.variable), limit.highest)
@@ -104,19 +104,19 @@ def refuse_unknown_settings() -> None:
             raise UnreadableInput(message, source=name, hint=strict.closest_hint(value, filter(None, allowed)))
 
 
-def raised_now() -> Mapping[str, int]:
-    """Return the limits that :func:`raised` has set. Pass them to a worker process, which does not inherit them."""
-    return _raised.get() or {}
+def overrides() -> Mapping[str, int]:
+    """Return the limits that :func:`overridden` has set. Pass them to a worker process, which does not inherit them."""
+    return _overrides.get() or {}
 
 
 @contextmanager
-def raised(values: Mapping[str, int]) -> Iterator[None]:
+def overridden(values: Mapping[str, int]) -> Iterator[None]:
     """Return a context manager that sets limits: name → value. Other limits keep their values."""
-    token = _raised.set({**raised_now(), **values})
+    token = _overrides.set({**overrides(), **values})
     try:
         yield
     finally:
-        _raised.reset(token)
+        _overrides.reset(token)
 
 
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:

@@ -144,7 +144,7 @@ def error_row(point: Point, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(source: Source, point: Point) -> dict[str, Any]:
-    opened = _read_cached(source, tuple(sorted(limits.raised_now().items())))
+    opened = _read_cached(source, tuple(sorted(limits.overrides().items())))
     if isinstance(opened, Graph) and point.request.dims:
         opened = read_at(opened, point.request.dims, source.data, source.name)
     if isinstance(opened, Plan | Trace):
@@ -269,7 +269,7 @@ def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point
     """Return the future of a batch. The source is a separate task, which all its batches share."""
     source = sources[batch[0].source]
     shared = client.submit(same_source, source, key=f"tmmu-source-{source.digest}")
-    return client.submit(run_batch, shared, batch, limits.raised_now(), key=key)
+    return client.submit(run_batch, shared, batch, limits.overrides(), key=key)
 
 
 def _results_of(client: Any, future: Any) -> Results | Exception:
@@ -285,9 +285,9 @@ def _results_of(client: Any, future: Any) -> Results | Exception:
     return results
 
 
-def run_batch(source: Source, points: tuple[Point, ...], raised: Mapping[str, int]) -> Results:
-    """Return the results of a batch, on a worker. ``raised``: limits that the user set, such as with ``--no-run``."""
-    with limits.raised(raised):
+def run_batch(source: Source, points: tuple[Point, ...], overrides: Mapping[str, int]) -> Results:
+    """Return the results of a batch, on a worker. ``overrides``: limits that the user set, such as with ``--no-run``."""
+    with limits.overridden(overrides):
         return tuple(run_point(source, point) for point in points)
 
 

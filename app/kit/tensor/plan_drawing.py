@@ -24,7 +24,7 @@ class PlanHandle:
     plans: tuple[Plan, ...]
 
 
-def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
+def send_plan(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Send the plan, and a baseline if given, to the browser. Call this function outside of fragments."""
     packed = _packed(shown, baseline)
     controls.canvas_component(PLAN)(key=key, data=packed.data, height="content")

@@ -74,7 +74,7 @@ def page() -> None:
     elif comparison.incomparable:
         _difference_table(comparison)
     if comparison.complete:
-        body(left, right, comparison, plan_drawing.store(right, left, key="compare-bytes"))
+        body(left, right, comparison, plan_drawing.send_plan(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
     arenas(comparison)

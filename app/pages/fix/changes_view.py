@@ -123,7 +123,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             find = partial(state.put, "fit.down", wanted)
             st.button("Find the minimum", key="fit-down", icon=icon, help=about, on_click=find)
         elif not is_searched:
-            long_work.result(minimum_job, "Searching for the minimum", "The search failed", patience=0)
+            long_work.result(minimum_job, "Searching for the minimum", "The search failed", wait_seconds=0)
         else:
             least = min(capacity.limited_bytes(point.plan) for point in points)
             lowest = fitted.lower_bound_for(capacity)
@@ -160,7 +160,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     peaks = [numbers.short_bytes(int(capacity.live(side.plan).max())) for side in (shown, planned)]
     note = "dashed: current plan" if is_changed else "arenas end to end" if len(limited) > 1 else ""
     st.html(markup.heading(f"Memory map: {result}; peak {numbers.change(*peaks)}", note))
-    handle = plan_drawing.store(planned, shown if is_changed else None, key="fit-bytes")
+    handle = plan_drawing.send_plan(planned, shown if is_changed else None, key="fit-bytes")
     chosen = state.choice()
     options: dict[str, Any] = {"colour": chosen.colour or (None if len(limited) < 2 else "arena")}
     options |= {"selected": chosen.selected if chosen.selected in planned.plan.row_of else None}

@@ -39,7 +39,7 @@ def page() -> None:
         titles["reuse"] = "Reuse cost"
     if step_views.history_of(shown) is not None:
         titles["snapshot"] = "Snapshot"
-    _body(shown, plan_drawing.store(shown), titles)
+    _body(shown, plan_drawing.send_plan(shown), titles)
     review_panel.draw(shown)
     with st.expander("Arenas"):
         st.html(markup.arena_table(shown.plan.arenas, slots=shown.plan.has_slots))

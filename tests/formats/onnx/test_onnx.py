@@ -259,9 +259,9 @@ def test_number_of_inlined_nodes_is_limited() -> None:
     )
     calls = [op("F", "x", f"z{k}", domain="own") for k in range(3)]
     proto = model(calls, [value("x", [2])], [value(f"z{k}", None) for k in range(3)], functions=[two])
-    with limits.raised({"inlined-nodes": 6}):
+    with limits.overridden({"inlined-nodes": 6}):
         assert len(read(proto).nodes) == 6
-    with limits.raised({"inlined-nodes": 5}), pytest.raises(UnreadableInput, match="inlined"):
+    with limits.overridden({"inlined-nodes": 5}), pytest.raises(UnreadableInput, match="inlined"):
         read(proto)
 
 

@@ -308,7 +308,7 @@ def test_member_that_unpacks_to_too_much_is_rejected() -> None:
         members[MODEL] = b" " * 2_000_000 + members[MODEL]
 
     data = rewritten("two_layers", change)
-    with limits.raised({"unpacked-bytes": 1_000_000}):
+    with limits.overridden({"unpacked-bytes": 1_000_000}):
         message = refused(data)
     assert "--max-unpacked-bytes" in message
     assert "TMMU_MAX_UNPACKED_BYTES" in message

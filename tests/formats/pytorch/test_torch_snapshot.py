@@ -257,9 +257,9 @@ def test_block_awaiting_free_lives_to_the_end() -> None:
 
 def test_number_of_devices_is_limited() -> None:
     whole = {**SNAPSHOT, "segments": [segment(4096 * k, 2048, (2048, "active_allocated"), device=k) for k in range(3)]}
-    with limits.raised({"devices": 3}):
+    with limits.overridden({"devices": 3}):
         opened(whole)
-    with limits.raised({"devices": 2}), pytest.raises(UnreadableInput, match="devices"):
+    with limits.overridden({"devices": 2}), pytest.raises(UnreadableInput, match="devices"):
         opened(whole)
 
 

@@ -147,10 +147,10 @@ def reference_liveness(run: Run, declared: Iterable[str] | None = ()) -> Referen
     offset = {name: run.root_offset[name] for name in ranges.birth}
     death = write_in_place(run, groups, ranges, offset)
 
-    def seniority(name: str) -> tuple[int, bool, bytes]:  # §3: earliest birth, bases before views, then id bytes
+    def naming_key(name: str) -> tuple[int, bool, bytes]:  # §3: earliest birth, bases before views, then id bytes
         return ranges.birth[name], run.tensors[name].view is not None, name.encode()
 
-    members = {min(names, key=seniority): names for names in map(groups.members, groups.leaders())}
+    members = {min(names, key=naming_key): names for names in map(groups.members, groups.leaders())}
     storage_of = {tensor: name for name, names in members.items() for tensor in names}
     arena = {name: arena_of(run.tensors[name], frozenset(declared or ())) for name in members}
     if declared is not None:
