@@ -15,7 +15,7 @@ def refusal_onnx(data: bytes) -> str:
         field, wire_type = tag >> 3, tag & 7
         if MODEL_FIELDS.get(field) != wire_type:
             if not valid_fields:
-                return "its first byte begins no field of an ONNX model"
+                return "its first byte does not begin a field of an ONNX model"
             return f"field {field} is not in an ONNX model (fields before it: {valid_fields})"
         if field == GRAPH_FIELD:
             return ""

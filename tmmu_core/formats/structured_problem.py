@@ -162,11 +162,11 @@ class _Reading:
                 if reserved.begin > reserved.end:
                     place = f"pools[{k}].reserved_ranges[{r}]"
                     raise _fault("the reserved range ends before it begins.", place, "Swap begin and end.")
-        self.lives = [sorted([(each.lower, each.upper) for each in b.live_intervals]) for b in problem.buffers]
-        self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]  # pool index
+        self.intervals = [sorted([(each.lower, each.upper) for each in b.live_intervals]) for b in problem.buffers]
+        self.pool_of = [self._pool_of_buffer(k, buffer) for k, buffer in enumerate(problem.buffers)]  # pool index
 
-    def _home(self, k: int, buffer: _Buffer) -> int:
-        place, subject, lives = f"buffers[{k}]", f"buffer {buffer.name!r}", self.lives[k]
+    def _pool_of_buffer(self, k: int, buffer: _Buffer) -> int:
+        place, subject, intervals = f"buffers[{k}]", f"buffer {buffer.name!r}", self.intervals[k]
         if len(buffer.allowed_pools) != 1:
             message = f"{subject} has {len(buffer.allowed_pools)} allowed pools."
             raise _fault(message, f"{place}.allowed_pools", "Choose one pool: placement is planned per pool.")
@@ -176,7 +176,7 @@ class _Reading:
         if buffer.alignment < 1 or buffer.alignment & (buffer.alignment - 1):
             message = f"{subject} has the alignment {buffer.alignment}, which is not a power of two."
             raise _fault(message, f"{place}.alignment", "Use 1, 2, 4, 8, ….")
-        if any(begin >= end for begin, end in lives) or any(a[1] > b[0] for a, b in pairwise(lives)):
+        if any(begin >= end for begin, end in intervals) or any(a[1] > b[0] for a, b in pairwise(intervals)):
             message = f"the live intervals of {subject} are empty or overlap."
             raise _fault(message, f"{place}.live_intervals", "Intervals are half-open, lower < upper.")
         return self.pool[buffer.allowed_pools[0]]
@@ -192,7 +192,7 @@ class _Reading:
             one, two = self._index(row.first, f"{place}[{k}].first"), self._index(row.second, f"{place}[{k}].second")
             if one == two:
                 raise _fault(f"buffer {row.first} is paired with itself.", f"{place}[{k}]", "Name two buffers.")
-            if self.home[one] == self.home[two]:
+            if self.pool_of[one] == self.pool_of[two]:
                 yield k, one, two
             elif place.endswith("colocations"):
                 message = f"buffers {row.first} and {row.second} are colocated in different pools."
@@ -210,19 +210,19 @@ class _Reading:
         for k, pin in enumerate(lists.pinned_allocations):
             place = f"constraints.pinned_allocations[{k}]"
             at = self._index(pin.buffer, f"{place}.buffer")
-            if self.pool.get(pin.pool) != self.home[at]:
+            if self.pool.get(pin.pool) != self.pool_of[at]:
                 message = f"buffer {pin.buffer} is pinned in the pool {pin.pool}, which is not its own."
                 raise _fault(message, f"{place}.pool", "Pin it in its allowed pool.")
             if fixed[at] not in (-1, pin.offset):
                 raise _fault(f"buffer {pin.buffer} is pinned at {fixed[at]} and at {pin.offset}.", place, "Keep one.")
             fixed[at] = pin.offset
             if pin.exclusive_for_all_time:
-                separations += [(at, k) for k, home in enumerate(self.home) if home == self.home[at] and k != at]
+                separations += [(at, k) for k, own in enumerate(self.pool_of) if own == self.pool_of[at] and k != at]
             if len(separations) > limits.ceiling(limits.PAIRS):
                 error = limits.limit_error(limits.PAIRS, "the problem")
                 raise _fault(error.message, place, error.hint)
         terms = ReuseTerms(tuple(colocations), tuple(exclusions), tuple(penalties))
-        pools = sorted(set(self.home), key=lambda k: self.problem.pools[k].name.encode())
+        pools = sorted(set(self.pool_of), key=lambda k: self.problem.pools[k].name.encode())
         if not pools:
             raise _fault("the problem has no buffers.", "buffers", "Add at least one buffer.")
         first, *others = [self._problem(pool, separations, fixed, terms) for pool in pools]
@@ -230,16 +230,16 @@ class _Reading:
         return PlainInstance(name, first, notes=notes, others=tuple(others))
 
     def _problem(self, pool: int, separations: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:
-        buffers, arena, lives = self.problem.buffers, self.problem.pools[pool], self.lives
-        rows = [k for k, home in enumerate(self.home) if home == pool]
-        rows.sort(key=lambda k: (lives[k][0][0], -buffers[k].size, self.ids[k].encode()))
+        buffers, arena, intervals = self.problem.buffers, self.problem.pools[pool], self.intervals
+        rows = [k for k, own_pool in enumerate(self.pool_of) if own_pool == pool]
+        rows.sort(key=lambda k: (intervals[k][0][0], -buffers[k].size, self.ids[k].encode()))
         row_of = np.full(len(buffers), -1, np.int64)
         row_of[rows] = np.arange(len(rows))
-        gaps = tuple([tuple([(a[1], b[0]) for a, b in pairwise(lives[k]) if a[1] < b[0]]) for k in rows])
+        gaps = tuple([tuple([(a[1], b[0]) for a, b in pairwise(intervals[k]) if a[1] < b[0]]) for k in rows])
         pairs = [(int(row_of[a]), int(row_of[b])) for a, b in separations if row_of[a] >= 0]
         ranges = tuple(sorted([(r.begin, r.end) for r in arena.reserved_ranges if r.begin < r.end]))
         pool_terms, ids = terms.renumbered(row_of), tuple([self.ids[k] for k in rows])
-        birth, death = np.array([(lives[k][0][0], lives[k][-1][1]) for k in rows], np.int64).T
+        birth, death = np.array([(intervals[k][0][0], intervals[k][-1][1]) for k in rows], np.int64).T
         size, alignment = np.array([(buffers[k].size, buffers[k].alignment) for k in rows], np.uint64).T
         return Problem(
             *(arena.name, ids, birth, death, size, alignment),

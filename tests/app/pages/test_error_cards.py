@@ -39,7 +39,7 @@ def test_other_readers_and_the_record_are_folded() -> None:
     error = refusal("text.onnx")
     shown = markup.error_card(opening.card_of(error, "text.onnx was not opened"))
     in_view, _, folded = shown.partition("<details>")
-    assert "<b>onnx</b>: its first byte begins no field of an ONNX model" in in_view
+    assert "<b>onnx</b>: its first byte does not begin a field of an ONNX model" in in_view
     assert "<b>tflite</b>" not in in_view
     assert "<b>tflite</b>" in folded
     assert "UNREADABLE_INPUT" in folded

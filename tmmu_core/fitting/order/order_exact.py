@@ -66,20 +66,20 @@ class OrderStates(OrderLists):
         arenas = model.variable_arenas
         super().__init__(model, [arenas.index(a) if a in arenas else 0 for a in model.arena.tolist()])
         self.all = (1 << len(model)) - 1
-        self.expansions = 0  # number of calls of ``adds``
+        self.expansions = 0  # number of calls of ``memory_change``
         self.constant = int(model.constant.sum())  # bytes that are live at every step
-        self.touchers = [0] * len(self.size)  # storage → units that touch it, as a bit mask
+        self.accessors = [0] * len(self.size)  # storage → units that touch it, as a bit mask
         for unit, storages in enumerate(self.storages_of):
             for s in storages:
-                self.touchers[s] |= 1 << unit
-        self.neighbours = [reduce(or_, (self.touchers[s] for s in storages), 0) for storages in self.storages_of]
+                self.accessors[s] |= 1 << unit
+        self.neighbours = [reduce(or_, (self.accessors[s] for s in storages), 0) for storages in self.storages_of]
         """Unit → units that touch one of its storages. Its memory change depends on which of them have run."""
         self.before = [sum(1 << other for other in row) for row in model.predecessors]
         reusable = {s for row in self.candidates if len({self.size[s] for s in row}) > 1 for s in row}
         self.runs_anytime = [reusable.isdisjoint(storages) for storages in self.storages_of]
         """Unit → whether it may run immediately (module docstring)."""
-        self._adds_at: list[dict[int, tuple[Bytes, Bytes]]] = [{} for _ in model.units]
-        """Unit → neighbours that ran before it, as a bit mask → result of ``adds``."""
+        self._change_at: list[dict[int, tuple[Bytes, Bytes]]] = [{} for _ in model.units]
+        """Unit → neighbours that ran before it, as a bit mask → result of ``memory_change``."""
 
     def start(self) -> State:
         """Return the state before the first unit."""
@@ -93,7 +93,7 @@ class OrderStates(OrderLists):
 
     def run(self, state: State, unit: int, limit: int) -> State | None:
         """Return the state after a unit; ``None`` if the sum of peaks, with constants, exceeds ``limit``."""
-        during, after = self.adds(unit, state.done)
+        during, after = self.memory_change(unit, state.done)
         peaks = tuple(
             max(peak, live + maximum) for peak, live, maximum in zip(state.peaks, state.live, during, strict=True)
         )
@@ -107,7 +107,7 @@ class OrderStates(OrderLists):
             for unit in bits(state.ready):
                 if not self.runs_anytime[unit]:
                     continue
-                during, after = self.adds(unit, state.done)
+                during, after = self.memory_change(unit, state.done)
                 rows = zip(state.peaks, state.live, during, strict=True)
                 if max(after) <= 0 and all(live + most <= peak for peak, live, most in rows):
                     state, again = self._after(state, unit, state.peaks, after), True
@@ -120,19 +120,19 @@ class OrderStates(OrderLists):
                 ready |= 1 << later
         return State(done, ready, peaks, tuple(map(int.__add__, state.live, added)), (state.path, unit))
 
-    def adds(self, unit: int, done: int) -> tuple[Bytes, Bytes]:
+    def memory_change(self, unit: int, done: int) -> tuple[Bytes, Bytes]:
         """Return the bytes by arena that ``unit`` adds after the units ``done``: the maximum, and the final change."""
         self.expansions += 1
         key = done & self.neighbours[unit]
-        if key not in self._adds_at[unit]:
+        if key not in self._change_at[unit]:
             storages, waiting = self.storages_of[unit], ~done & ~(1 << unit)
-            born = {s: self.starts_live[s] or self.touchers[s] & done for s in storages}
-            left = {s: 1 if self.touchers[s] & waiting else 0 for s in storages}  # all later units count as one
+            born = {s: self.starts_live[s] or self.accessors[s] & done for s in storages}
+            left = {s: 1 if self.accessors[s] & waiting else 0 for s in storages}  # all later units count as one
             for node in self.model.units[unit]:
                 for s in self.touches[node]:
                     left[s] += 1
-            self._adds_at[unit][key] = self.run_nodes(unit, born, left)
-        return self._adds_at[unit][key]
+            self._change_at[unit][key] = self.run_nodes(unit, born, left)
+        return self._change_at[unit][key]
 
     def lower_bound(self) -> Bytes:
         """Return a lower bound of each arena's peak: over all units, the most bytes live at the unit in every order."""
@@ -143,11 +143,11 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: the unit touches the storage; runs before a toucher; after a toucher; before all others.
+        # [storage, unit]: the unit touches the storage; runs before an accessor; after an accessor; before all others.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
-        for s, touchers in enumerate(map(bits, self.touchers)):
-            after_one[s], before_one[s] = must_precede[touchers].any(0), must_follow[touchers].any(0)
-            touched[s, touchers], before_all[s] = True, same_or_follow[touchers].all(0)
+        for s, accessors in enumerate(map(bits, self.accessors)):
+            after_one[s], before_one[s] = must_precede[accessors].any(0), must_follow[accessors].any(0)
+            touched[s, accessors], before_all[s] = True, same_or_follow[accessors].all(0)
         is_born = after_one | np.array(self.starts_live, np.bool_)[:, None]
         is_needed = touched | before_one | np.array(self.stays_live, np.bool_)[:, None]
         # A unit of one node creates a storage if it is the first unit to touch this storage in every order.

@@ -48,7 +48,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     reading = _Executed(joint, input_names)
     try:
         reading.run_on_placeholders(mode)
-    except Exception as error:  # whatever a fake kernel raises
+    except Exception as error:  # any error of a fake kernel
         raise not_traceable(error, name) from error
     if reading.phase == "forward":
         raise UnreadableInput(
@@ -179,18 +179,18 @@ class _Executed(JointReader):
         return updated
 
     def _finish(self) -> None:
-        for node, of in self.ends.outputs:
+        for node, leaf in self.ends.outputs:
             tensor_id = self.tensor_of.get(node.name)
             if tensor_id is None:
                 continue
             self.outputs.append(tensor_id)
-            if isinstance(of, descriptors.ParamAOTInput):
-                self.gradients[self.tensor_of[self.ends.placeholder_of[of].name]] = tensor_id
+            if isinstance(leaf, descriptors.ParamAOTInput):
+                self.gradients[self.tensor_of[self.ends.placeholder_of[leaf].name]] = tensor_id
         held = dict.fromkeys([*self.outputs, *(self.mutated.get(name, name) for name in self.inputs)])
         self.outputs = [name for name in held if not self.tensors[name].persistent]
 
     def leaf_gradients(self) -> tuple[LeafGradient, ...]:
-        pairs = [(node, self.ends.placeholder_of[of]) for node, of in self.ends.outputs if of is not None]
+        pairs = [(node, self.ends.placeholder_of[leaf]) for node, leaf in self.ends.outputs if leaf is not None]
         pairs = [each for each in pairs if each[0].name in self.tensor_of]
         nodes = [node for node, _ in pairs]
         gradients = []

@@ -47,7 +47,7 @@ def check_slot_offsets(facts: PlanFacts, liveness: ReferenceLiveness | None) -> 
         expected = {-(-ends[arena] // int(required[k])) * int(required[k]) for required in alignments}
         start, name = int(slots.start[k]), plan.arenas[arena].name
         if start not in expected:
-            message = f"slot {slots.number[k]} of {name} starts at {start}; the slots below it give {min(expected)}."
+            message = f"slot {slots.number[k]} of {name} starts at {start}; expected {min(expected)}."
             yield error("slot_offset", message, arena=name)
         ends[arena] = start + int(slots.backing[k])
 

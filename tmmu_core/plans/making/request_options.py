@@ -73,7 +73,7 @@ def _pairs(text: str, read: Callable[[str, str], int], no_name: str | None = Non
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
         pairs[name] = read(name, value)
     if not pairs:
-        raise ValueError("it is empty.")
+        raise ValueError("the value is empty.")
     return dict(sorted(pairs.items()))
 
 
