@@ -400,6 +400,8 @@ def test_slash_searches_and_enter_walks_the_hits(draw: Draw) -> None:
     page.keyboard.press("Enter")
     settle(page)
     assert data(page)["selected"] == "c"
+    page = draw(plan_of(), view="map", arena="activations", search="w")
+    assert page.locator(".count").inner_text() == "0 found, 1 in other arenas"
 
 
 @pytest.mark.parametrize("text", ["conv", "CONV_00000", "_0000007", "relu_3", "nothing", ":out", "é"])

@@ -476,7 +476,9 @@ export class Chart extends Drawing {
     const rows = (this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]));
     const heads = new Set(Array.from(rows ?? [], (row) => plan.head(row)));
     for (const head of heads) this.hits[head] = 1; // the map draws one box per storage
-    const label = text ? `${grouped(rows.length)} found` : `${counted(heads.size, "buffer")} marked`;
+    const inAll = text && !rows.length ? searchHits(plan, text, plan.arenas.map(() => true)).filter(Boolean).length : 0;
+    const found = inAll ? `0 found, ${grouped(inAll)} in other arenas` : `${grouped(rows?.length ?? 0)} found`;
+    const label = text ? found : `${counted(heads.size, "buffer")} marked`;
     this.parts.count.textContent = rows ? label : "";
     this.root.dataset.hits = rows?.length ?? "";
     this.scheduleDraw("base");
