@@ -74,6 +74,11 @@ def test_arena_over_its_limit_is_named(limit: int, sentences: str) -> None:
     assert f"resnet50 does not fit: activations need 9.19 MiB, {sentences}" in str(explain_peak(plan))
 
 
+def test_long_name_is_shown_without_its_notes() -> None:
+    text = explain_peak(tmmu.plan(RESNET), name="flow (3 subgraphs planned as nested scopes), rank 0 of 8").headline
+    assert text == "flow, rank 0 of 8 needs 107 MiB."
+
+
 def test_arena_names_are_escaped() -> None:
     arenas = {name: {"capacity_bytes": 1024} for name in ("a\nb", "c")}
     tensors = [{"id": name[0], "shape": [8], "dtype": "int8", "arena": name} for name in arenas]

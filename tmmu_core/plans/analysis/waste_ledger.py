@@ -18,6 +18,7 @@ The sum of the accounts is the extent, or more if blocks overlap (in an invalid 
 block of its own size, so the slot rounding is 0.
 """
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
@@ -215,7 +216,8 @@ class Explanation:
 
 def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Explanation:
     """Return the explanation of a plan; ``budget`` limits the sum of its arenas, in bytes."""
-    name = _short(name or plan.ir_name or "the graph")
+    name = name or plan.ir_name or "the graph"
+    name = _short(name if len(name) <= LONGEST_NAME else re.sub(r" \([^()]*\)", "", name) or name)  # without its notes
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
     headline, limited = _headline(plan, budget, name)
