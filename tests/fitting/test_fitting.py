@@ -172,6 +172,12 @@ def test_largest_size_that_fits_is_found() -> None:
     assert (sizes.answer, sizes.best.plan_input.graph.dims["B"].max) == ("fits", 10)
     with pytest.raises(InvalidIrShapes, match="has no dimension 'C'"):
         largest_that_fits(ir, PlanRequest(), "C", Capacity(1), FREE)
+    cut = graph(
+        [Tensor("x", ("B",)), view("v", "x", 4), tensor("y")], [node("n", "v", "y")], "x", dims={"B": Dim(1, 8)}
+    )
+    with pytest.raises(InvalidIrShapes) as refused:
+        largest_that_fits(cut, PlanRequest(), "B", Capacity(1), FREE)
+    assert refused.value.diagnostics["source"] == "the graph at B = 1"
 
 
 def test_storage_of_a_live_view_counts_in_full_at_the_peak() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tmmu_core.base.errors import source_of_errors
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves import offload
 from tmmu_core.fitting.moves.settings import apply_alignment, apply_shards, apply_sizes, dim_bounds
@@ -79,7 +80,8 @@ def with_size(start: Candidate, name: str, size: int) -> Candidate:
     if dim_bounds(start.plan_input, name).max == size:
         return start
     why = "the same computation on smaller tensors, such as a smaller batch"
-    return plan_moves(start, (Move("sizes", f"{name} = {size}", why, details={"dims": {name: size}}),))
+    with source_of_errors(f"{start.plan.ir_name or 'the graph'} at {name} = {size}"):
+        return plan_moves(start, (Move("sizes", f"{name} = {size}", why, details={"dims": {name: size}}),))
 
 
 def planner_move(planner: str) -> Move:
