@@ -24,8 +24,9 @@ from tmmu_core.fitting.recompute.min_cut import boundary, minimum_cut, nodes_to_
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.fitting.recompute.recompute_moves import lower
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.schedule import schedule_move
 from tmmu_core.fitting.recompute.write_graph import with_drops, write_graph
-from tmmu_core.fitting.search.candidates import apply_moves
+from tmmu_core.fitting.search.candidates import apply_moves, plan_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.index import index_graph
@@ -543,6 +544,15 @@ def test_random_choice_means_the_same_and_has_the_predicted_bytes(graph: Graph, 
             continue
         assert needed(arena) <= peaks[arena.name], (arena.name, needed(arena), peaks[arena.name])
     assert total_flops(index_graph(after)) - model.flops == found.flops
+
+
+def test_view_of_a_random_result_is_computed_after_it() -> None:
+    tensors = [Tensor("x", (4,)), Tensor("y", (4,)), *(Tensor(v, (4,), view=View("x")) for v in "uv")]
+    nodes = Node("a", "Relu", ("x",), ("y",)), Node("b", "Dropout", ("x",), ("u",)), Node("c", "Relu", ("u",), ("v",))
+    start = initial_candidate(Graph(tuple(tensors), nodes, ("x",), ("y", "v")), PlanRequest())
+    move = schedule_move(start.plan_input, KIB)
+    assert move is not None
+    assert plan_moves(start, (move,)).plan.execution_order == ("a", "b", "c")
 
 
 @LAW

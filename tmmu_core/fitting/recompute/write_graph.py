@@ -8,6 +8,7 @@ A repeated node that draws random numbers gets another output ``n0@state``: the 
 which the other runs read.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -149,6 +150,7 @@ class _Writer(DropWalk):
         views = dict.fromkeys(sorted(set(range(len(self.node_at))) - set(runs)))
         is_read = set(self.index.in_idx.tolist())
         unread = [k for k in views if is_read.isdisjoint(self.index.outputs_of(self.node_at[k]).tolist())]
+        in_place = sorted({n for n in runs if not self.outputs[n]})  # nodes without storages of their own
         k = -1
         for n in runs:
             k = max(k, n)
@@ -162,6 +164,8 @@ class _Writer(DropWalk):
             computed.update(self.outputs[n])
             self._first_run(n, k)
             for view in [view for view in unread if view in views and computed.issuperset(self.inputs[view])]:
+                if not done.issuperset(in_place[: bisect_left(in_place, view)]):
+                    continue  # it may be a view of their result
                 self._run_views(view, k, views)
                 del views[view]
                 self._first_run(view, k)
