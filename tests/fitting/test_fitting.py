@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -232,11 +233,12 @@ def test_stopped_search_for_a_size_returns_the_largest_that_fits_so_far() -> Non
     assert bisect_size(Dim(1, 100), {3: fits}.__getitem__, lambda size: size > 3).size == 3  # one search
 
 
-def test_search_ends_where_padding_alone_exceeds_the_limit() -> None:
-    tensors = [tensor("x", 1, "input"), Tensor("w", ("B",), role="parameter"), tensor("u", 1, "parameter")]
-    start = started(graph(tensors, [], "x", dims={"B": Dim(0, 4)}), alignment=4096, one_memory=True)
-    tries: list[str] = []
-    kinds = Allowed(frozenset({"recompute", "sizes"}))
+def test_search_ends_where_a_tighter_limit_gives_the_same_schedule() -> None:
+    sizes = {"x": 1, "a": 999, "b": 1, "c": 1, "d": 999, "e": 1}  # a and d are never live together, but in two slots
+    tensors = [tensor(name, size, "input" if name == "x" else "activation") for name, size in sizes.items()]
+    nodes = [node(y, x, y, instr="Relu", inplace="none") for x, y in pairwise(sizes)]
+    start, tries = started(graph(tensors, nodes, "x", "e"), alignment=4, one_memory=True), list[str]()
+    kinds = Allowed(frozenset({"recompute"}))
     fit(start, Capacity(start.extent_bytes - 1), kinds, lambda what, done, of: tries.append(what) or len(tries) < 99)
     assert len(tries) < 99
 
