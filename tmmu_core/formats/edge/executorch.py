@@ -58,15 +58,15 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     except (struct.error, TypeError, ValueError) as error:
         why = f": {error}" if isinstance(error, ValueError) else f" (it has {len(data)} bytes)."
         raise UnreadableInput(f"the program is cut off or damaged{why}", hint=HINT) from error
-    if not any(method.lives for method in methods):
+    if not any(method.live_ranges for method in methods):
         what = "no value of the program has a place: its memory was not planned."
         raise UnreadableInput(what, hint="Export it with memory planning, the default of to_executorch().")
-    chosen = max(methods, key=lambda method: peak_of(method.lives))
+    chosen = max(methods, key=lambda method: peak_of(method.live_ranges))
     notes = list(chosen.notes())
     if len(methods) > 1:
         others = ", ".join(sorted(method.name for method in methods if method is not chosen))
         notes.insert(0, f"the method {chosen.name!r} is shown; the program also contains {others}")
-    return instance_of(stem_of(name) or chosen.name, chosen.lives, notes)
+    return instance_of(stem_of(name) or chosen.name, chosen.live_ranges, notes)
 
 
 class _Table:
@@ -163,7 +163,7 @@ class _Method:
             value = self.values[number].base
             value.last = self.steps - 1
             value.role = value.role if value.role in ("input", "buffer") else "output"
-        self.lives = list(self._lives())
+        self.live_ranges = list(self._live_ranges())
 
     def _add_value(self, number: int, kind: int, table: _Table | None) -> None:
         if table is None:
@@ -258,7 +258,7 @@ class _Method:
         value.base.last = step
         self.latest[value.place] = value
 
-    def _lives(self) -> Iterable[LiveRange]:
+    def _live_ranges(self) -> Iterable[LiveRange]:
         arenas = arena_names(value.place[0] for value in self.values.values())
         for value in self.values.values():
             if value.birth < 0 or value.viewed is not None or not value.size:
@@ -322,7 +322,7 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
         first, last = spans.get(value, (event.tid, event.tid))
         spans[value] = min(first, event.tid), max(last, event.tid)
     arenas = arena_names(event.pid for event in events)
-    lives = [
+    live_ranges = [
         LiveRange(f"{label} #{k}", first, last + 1, size, offset if has_offsets else 0, arena=arenas[memory])
         for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())
         if size
@@ -330,4 +330,4 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
     notes = ["a step is a node of the exported program"]
     if not has_offsets:
         notes.append("the trace has no offsets, so the values are not placed. " + TRACE_HINT)
-    return instance_of(stem_of(name), lives, notes, placed=has_offsets)
+    return instance_of(stem_of(name), live_ranges, notes, placed=has_offsets)

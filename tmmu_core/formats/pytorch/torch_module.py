@@ -164,7 +164,7 @@ def open_dims(program: Program) -> dict[str, str]:
             symbol = symbol_in(size)
             if symbol is not None and symbol[0] not in symbol_of.values():
                 symbol_of[f"{program_input.label}.{axis}"] = symbol[0]
-    return symbol_of | {symbol: symbol for symbol in program.by_data}
+    return symbol_of | {symbol: symbol for symbol in program.data_dependent}
 
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:

@@ -38,7 +38,7 @@ ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_
 
 
 @dataclass(frozen=True)
-class Incoming:
+class InputTensor:
     """An input tensor of the graph: a parameter, a buffer, a constant or an argument."""
 
     name: str  # its name in the graph
@@ -54,16 +54,18 @@ class Program:
     """Contents of an archive."""
 
     graph: schema.Body
-    inputs: tuple[Incoming, ...]  # the input tensors of the graph, in order
+    inputs: tuple[InputTensor, ...]  # the input tensors of the graph, in order
     outputs: tuple[tuple[str, schema.End], ...]  # kind and value of each output, in order
     symbols: Mapping[str, int]  # dynamic size → requested value, else value in the example, else upper bound
     ranges: Mapping[str, tuple[int, int]]  # dynamic size → its lower and upper bound in the exported program
-    by_data: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
+    data_dependent: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
     ignore_recorded: bool = False  # whether to evaluate formulas, because a symbol differs from the example
 
     def at(self, point: Mapping[str, int]) -> Self:
         """Return the program with the dynamic sizes in ``point``: symbol → number."""
-        differs = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
+        differs = any(
+            self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.data_dependent
+        )
         return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or differs)
 
     def size(self, size: schema.Size, what: str) -> int:
@@ -134,19 +136,19 @@ def _program(document: schema.Document, weights: Mapping[str, tuple[str, schema.
     sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
     symbols = dict(pair for size in sizes if (pair := schema.symbol_in(size)))
     by_size = (schema.data_dependent_symbols(size) for meta in tensors for size in (*meta.sizes, *meta.strides))
-    by_data = list(dict.fromkeys(symbol for each in by_size for symbol in each))
-    largest = {symbol: ranges[symbol][1] for symbol in by_data if symbol in ranges}
+    data_dependent = list(dict.fromkeys(symbol for each in by_size for symbol in each))
+    largest = {symbol: ranges[symbol][1] for symbol in data_dependent if symbol in ranges}
     return Program(
         graph=module.graph,
         inputs=tuple(_inputs(module, weights)),
         outputs=tuple([pair for each in module.signature.output_specs for pair in each.items()]),
         symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
         ranges=ranges,
-        by_data=tuple([symbol for symbol in by_data if symbol not in symbols]),
+        data_dependent=tuple([symbol for symbol in data_dependent if symbol not in symbols]),
     )
 
 
-def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[Incoming]:
+def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[InputTensor]:
     specs = module.signature.input_specs
     paths = _argument_names(module)
     arguments = [k for k, spec in enumerate(specs) if "user_input" in spec or "constant_input" in spec]
@@ -157,9 +159,9 @@ def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weigh
         if name and kind in ROLES:
             target = end.target or name
             member, entry = weights.get(target, ("", schema.Weight()))
-            yield Incoming(name, target, ROLES[kind], name, member, bool(member) and not entry.use_pickle)
+            yield InputTensor(name, target, ROLES[kind], name, member, bool(member) and not entry.use_pickle)
         elif name:
-            yield Incoming(name, name, "input", labels.get(k, name))
+            yield InputTensor(name, name, "input", labels.get(k, name))
 
 
 def _argument_names(module: schema.Module) -> list[str]:
