@@ -25,7 +25,7 @@ ICON = (  # inline, because the explorer loads no files from a network
 )
 
 
-@st.cache_resource(show_spinner=False)
+@st.cache_resource(show_spinner="Opening the files of the command line")
 def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...], tuple[tuple[str, bytes], ...]]:
     """Open the files of the command line; return ``(sources, error cards, review files)``, cached for all sessions."""
     sources: list[str] = []
