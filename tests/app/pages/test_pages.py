@@ -242,3 +242,7 @@ def test_bare_address_shows_a_plan_over_its_limit_that_one_click_fits() -> None:
     assert at.query_params["colour"] == "operator"
     at.button(key="next-best").click().run()
     assert title(at) == "resnet50 needs 105 MiB, within the limits (activations 8.00 MiB)."
+
+
+def test_required_overwrite_is_on_the_card() -> None:
+    assert "required: its last reader overwrites it" in html(opened(graph="sample:loop", tensor="loop/state"))
