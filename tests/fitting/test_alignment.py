@@ -38,9 +38,6 @@ def test_element_is_not_split_and_the_bound_holds_for_the_finest_alignment() -> 
     assert (fitted.answer, fitted.lower_bound_bytes) == ("cannot", 5 * 36)
     reached = shown(fit(started(odd_sizes()), Capacity(5 * 36), ALONE))
     assert [move.details["alignment"] for move in reached.best.moves] == [4]
-
-
-def test_curve_goes_down_to_the_finest_alignment() -> None:
     points = curve(started(odd_sizes()), Allowed(frozenset({"planner", "alignment"})))
     assert points[-1].extent_bytes == 5 * 36
 

@@ -171,14 +171,22 @@ def test_largest_size_that_fits_is_found() -> None:
     assert (none.size, none.fitted.answer) == (None, "cannot")
     sizes = fit(started(ir, alignment=64), Capacity(2 * 64 * 10), replace(FREE, kinds=FREE.kinds | {"sizes"}))
     assert (sizes.answer, sizes.best.plan_input.graph.dims["B"].max) == ("fits", 10)
-    with pytest.raises(InvalidIrShapes, match="has no dimension 'C'"):
-        largest_that_fits(ir, PlanRequest(), "C", Capacity(1), FREE)
-    cut = graph(
-        [Tensor("x", ("B",)), view("v", "x", 4), tensor("y")], [node("n", "v", "y")], "x", dims={"B": Dim(1, 8)}
-    )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint", "source"),
+    [
+        ("C", "B, batch, batches", None),
+        ("batches", "Did you mean 'batch'?", None),  # no tensor has it
+        ("B", "Correct byte_offset", "the graph at B = 1"),  # smaller than the view
+    ],
+)
+def test_dimension_without_a_valid_size_is_rejected_by_name(name: str, hint: str, source: str | None) -> None:
+    tensors = [Tensor("x", ("B",)), view("v", "x", 4), Tensor("y", ("batch",))]
+    dims = {"B": Dim(1, 8), "batch": Dim(1, 8), "batches": Dim(2, 64)}
     with pytest.raises(InvalidIrShapes) as refused:
-        largest_that_fits(cut, PlanRequest(), "B", Capacity(1), FREE)
-    assert refused.value.diagnostics["source"] == "the graph at B = 1"
+        largest_that_fits(graph(tensors, [node("n", "v", "y")], "x", dims=dims), PlanRequest(), name, Capacity(1), FREE)
+    assert (hint in refused.value.hint, refused.value.diagnostics.get("source")) == (True, source)
 
 
 def test_storage_of_a_live_view_counts_in_full_at_the_peak() -> None:

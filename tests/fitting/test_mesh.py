@@ -67,18 +67,14 @@ def test_mesh_that_a_view_cannot_follow_is_skipped() -> None:
     assert parts_of(weight, {}, view, kib=1) is None
 
 
-def test_mesh_is_none_if_no_size_fits() -> None:
-    found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
-    assert (found.size, found.fitted.answer) == (None, "cannot")
-
-
-def test_other_mesh_axes_keep_their_size() -> None:
-    spec = {"mesh": {"dp": 2, "tp": 7}, "rules": [{"match": "h*", "axis": 0, "mesh": "dp"}]}
-    capacity = Capacity(None, {"parameters": 3 * 1024 * 12})
-    found = smallest_mesh(layers(), PlanRequest(shard_spec=spec), "tp", (capacity, NOTHING_MORE))
-    assert found.size == 2
+@pytest.mark.parametrize(("spec", "rows"), [({"mesh": {"dp": 2, "tp": 7}}, 32), ({}, 64)])
+def test_other_mesh_axes_keep_their_size_or_have_one_part(spec: dict[str, Any], rows: int) -> None:
+    tensors = [msgspec.structs.replace(t, shard=Shard(0, "dp")) if t.id == "h0" else t for t in layers().tensors]
+    graph = msgspec.structs.replace(layers(), tensors=tuple(tensors))
+    limits = Capacity(None, {"parameters": 3 * 1024 * 12}), NOTHING_MORE
+    found = smallest_mesh(graph, PlanRequest(shard_spec=spec), "tp", limits)
     shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
-    assert (shapes["h0"], shapes["w0"]) == ((32,), (12, 256))
+    assert (found.size, shapes["h0"], shapes["w0"]) == (2, (rows,), (12, 256))
 
 
 @pytest.mark.parametrize("spec", [None, {"mesh": {"pp": 4}}])
@@ -88,16 +84,21 @@ def test_unused_mesh_axis_is_rejected_with_the_used_ones(spec: dict[str, Any] | 
     assert caught.value.hint == "Mesh axes: tp."
 
 
-def test_mesh_has_at_most_as_many_parts_as_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mesh_is_none_if_no_size_up_to_the_largest_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mesh, "MOST_PARTS", 4)
     found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
     shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
-    assert (found.size, shapes["w0"]) == (None, (ROWS // 4, 256))
+    assert (found.size, found.fitted.answer, shapes["w0"]) == (None, "cannot", (ROWS // 4, 256))
 
 
-def test_mesh_axis_without_a_size_has_one_part() -> None:
-    tensors = [msgspec.structs.replace(t, shard=Shard(0, "dp")) if t.id == "h0" else t for t in layers().tensors]
-    graph = msgspec.structs.replace(layers(), tensors=tuple(tensors))
-    found = smallest_mesh(graph, PlanRequest(), "tp", (Capacity(None, {"parameters": 3 * 1024 * 12}), NOTHING_MORE))
-    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
-    assert (found.size, shapes["h0"], shapes["w0"]) == (2, (64,), (12, 256))
+def test_fixed_planner_must_fit_every_share() -> None:
+    shapes = {"x": (5, 2), "a": (6, 2), "b": (7, 1), "c": (7, 1), "d": (2, 2)}
+    split = {name: Shard(0, "tp") if name != "c" else None for name in shapes}
+    tensors = [Tensor(name, shape, "int8", shard=split[name]) for name, shape in shapes.items()]
+    nodes = [Node(f"n{k}", "", (x,), (y,), inplace="none") for k, (x, y) in enumerate(("xa", "xb", "bc", "bd"))]
+    graph = Graph(tuple(tensors), tuple(nodes), ("x",), ("d",))
+    request, limit = PlanRequest(planner="greedy", alignment=1), Capacity(12)
+    extents = plan_ranks(graph, request.but(shard_spec={"mesh": {"tp": 2}})).extents
+    assert extents.sum(axis=1).tolist() == [12, 13]
+    for kinds, size in ((frozenset({"order"}), None), (frozenset({"order", "planner"}), 2)):
+        assert smallest_mesh(graph, request, "tp", (limit, Allowed(kinds))).size == size

@@ -94,7 +94,8 @@ def fit_command(
     elif output != STREAM and recipe != STREAM:
         if (dim_or_axis := largest or mesh) is not None:
             text = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
-            console.print_lines(f"no size of {dim_or_axis} fits" if size is None else text)
+            none = "no size of {} was found that fits" if fitted.answer == "open" else "no size of {} fits"
+            console.print_lines(none.format(dim_or_axis) if size is None else text)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]
 

@@ -59,8 +59,9 @@ def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
 
 
 def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Return the share of rank 0 after a move whose ``details`` are ``{"spec": {…}}``, a shard spec."""
-    return replace(plan_input, graph=local_graph_of(shard(plan_input.graph, read_spec(move.details["spec"])), 0))
+    """Return the share of a rank after a move whose ``details`` are ``{"spec": {…}, "rank": rank}`` (default: 0)."""
+    sharding = shard(plan_input.graph, read_spec(move.details["spec"]))
+    return replace(plan_input, graph=local_graph_of(sharding, move.details.get("rank", 0)))
 
 
 def dim_bounds(plan_input: PlanInput, name: str) -> Dim:

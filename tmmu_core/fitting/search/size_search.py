@@ -2,9 +2,10 @@
 
 A model file is read at three sizes only: its graph at another size is extrapolated from these.
 
-If ``d`` rows are split into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the largest share:
-if it fits, all fit. A larger mesh axis can give a larger share, because a tensor with fewer rows than parts is not
-split. Therefore the search sorts the sizes by the bytes by which their share exceeds the capacity, and bisects them.
+If ``d`` rows are split into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the largest share,
+and its offsets are valid for all ranks. A fixed planner may not find them, so each different share is then fitted. A
+larger mesh axis can give a larger share, because a tensor with fewer rows than parts is not split. Therefore the search
+sorts the sizes by the bytes by which their share exceeds the capacity, and bisects them.
 """
 
 from bisect import bisect_left
@@ -28,6 +29,7 @@ from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims, size_range
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
+from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -165,11 +167,17 @@ def smallest_mesh(
     fitted: dict[int, Fitted] = {}
 
     def fits(size: int) -> bool:
-        start = _share_of(unsharded, spec, axis, size)
-        if start is None:
+        if _share_of(unsharded, spec, axis, size) is None:
             return False
-        fitted[size] = fit(start, capacity, allowed, progress)
-        return fitted[size].answer == "fits"
+        sharding = shard(unsharded.plan_input.graph, read_spec(_with_axis(spec, axis, size)))
+        ranks = range(1 if "planner" in allowed.kinds else sharding.spec.world_size)
+        for rank in sorted({sharding.class_of(rank): rank for rank in reversed(ranks)}.values(), reverse=True):
+            start = _share_of(unsharded, spec, axis, size, rank)
+            assert start is not None
+            fitted[size] = fit(start, capacity, allowed, progress)
+            if fitted[size].answer != "fits":
+                return False
+        return True
 
     excess: dict[int, tuple[int, int]] = {}
     sizes = _sizes_to_try(unsharded.plan_input.graph)
@@ -201,9 +209,10 @@ def _sizes_to_try(graph: Graph) -> list[int]:
     return sorted(size for size in found if size <= longest)
 
 
-def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: int) -> Candidate | None:
-    """Return the planned share of rank 0; ``None`` if the graph cannot be split into this many parts."""
-    move = Move("shards", f"{axis} = {size}: the share of rank 0", WHY, details={"spec": _with_axis(spec, axis, size)})
+def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: int, rank: int = 0) -> Candidate | None:
+    """Return the planned share of ``rank``; ``None`` if the graph cannot be split into this many parts."""
+    details = {"spec": _with_axis(spec, axis, size), **({"rank": rank} if rank else {})}
+    move = Move("shards", f"{axis} = {size}: the share of rank {rank}", WHY, details=details)
     try:
         return plan_moves(unsharded, (move,))
     except InvalidIrShapes as error:
