@@ -49,21 +49,14 @@ def test_closed_module_is_a_vertex_that_counts_its_nodes() -> None:
     assert [index.tensor_ids[t] for t in found.edges[1].tensors] == ["s0"]
 
 
-def test_ranges_of_a_large_block_are_no_blocks() -> None:
-    ids = [f"model/h/{block}/relu{k:02}" for block in range(3) for k in range(50)]
+@pytest.mark.parametrize(("family", "label"), [("model/h/", "model.h."), ("b.", "b.")])
+def test_ranges_of_a_large_block_are_no_blocks(family: str, label: str) -> None:
+    ids = [f"{family}{block}/relu{k:02}" for block in range(3) for k in range(50)]
     tensors = [tensor("x", role="input"), *(tensor(f"{name}.out") for name in ids)]
     nodes = [node(name, tensors[k].id, f"{name}.out") for k, name in enumerate(ids)]
     _, tree = grown(graph(tensors, nodes, "x", tensors[-1].id))
-    blocks_of = dict(zip(tree.paths, tree.blocks.tolist(), strict=True))
-    assert (blocks_of[()], blocks_of["model", "h", "0"]) == (3, 0)
-
-
-def test_block_without_a_level_of_its_family_has_its_own_name() -> None:
-    ids = [f"b.{block}/relu{k}" for block in range(2) for k in range(2)]
-    tensors = [tensor("x", role="input"), *(tensor(f"{name}.out") for name in ids)]
-    nodes = [node(name, tensors[k].id, f"{name}.out") for k, name in enumerate(ids)]
-    _, tree = grown(graph(tensors, nodes, "x", tensors[-1].id))
-    assert [tree.label(k) for k in range(len(tree.paths))] == ["", "b.0", "b.1"]
+    blocks = [(tree.label(k), int(tree.blocks[k])) for k in range(4)]
+    assert blocks == [("", 3), (f"{label}0", 0), (f"{label}1", 0), (f"{label}2", 0)]
 
 
 def test_open_module_shows_its_nodes_in_a_frame() -> None:

@@ -33,11 +33,7 @@ SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc"
         (RESNET, "auto", "105 MiB are live at #13 n12; no plan of this execution order is smaller."),
         (RESNET, "slots", f"{ABOVE} #14 n13, r13 does not reuse r12's memory in place (3.06 MiB)."),
         (RESNET, "greedy", f"{ABOVE} #15 n14, 2.30 MiB are not reused in place."),
-        (
-            "sample_graphs/must_not_alias.tmmu.json",
-            "slots",
-            ", but no plan of this execution order needs less than 80.0",
-        ),
+        ("sample_graphs/must_not_alias.tmmu.json", "slots", "no plan of this execution order needs less than 80.0"),
         (SNAPSHOT, "given", "no tensor uses the last 1.50 KiB."),
         (TIED, "slots", "That is 32 B above the lower bound of 608 B: at #3 c, alignment costs 32 B."),
     ],
@@ -50,10 +46,7 @@ def test_reason_states_the_largest_loss(source: Any, planner: str, reason: str) 
     ("budget", "sentences"),
     [
         (None, "resnet50 needs 107 MiB. Act"),
-        (
-            100 << 20,
-            "resnet50 does not fit: it needs 107 MiB, 6.88 MiB over the budget of 100 MiB. No plan of this exec",
-        ),
+        (100 << 20, "resnet50 does not fit: it needs 107 MiB, 6.88 MiB over the budget of 100 MiB. No plan of"),
         (106 << 20, "resnet50 does not fit: it needs 107 MiB, 904 KiB over the budget of 106 MiB. Act"),
         (200 << 20, "resnet50 needs 107 MiB, within the budget of 200 MiB. Act"),
     ],
