@@ -88,8 +88,9 @@ def test_order_of_a_fitted_graph_and_of_a_plan_are_written(tmp_path: Path) -> No
 
 def test_an_order_of_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = model([op("Relu", "x", "y")], [value("x", [4])], [value("y", [4])]).SerializeToString()
-    with pytest.raises(Misuse, match="is in one of them only"):
+    with pytest.raises(Misuse, match="is in one of them only") as refused:
         with_order(NET, read_graph(NET, "model.onnx"), read_graph(other, "other.onnx").execution_order)
+    assert "--allow planner,order,inplace" in refused.value.hint  # without nodes that a fit adds
     source, plan, out = tmp_path / "other.onnx", tmp_path / "plan.json", tmp_path / "out.onnx"
     source.write_bytes(other)
     (tmp_path / "model.onnx").write_bytes(NET)

@@ -194,7 +194,7 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}
     if different := sorted(outputs_of.keys() ^ set(order)):
         what = f"the order and {name or 'the model'} have different nodes: {different[0]!r} is in one of them only."
-        raise Misuse(what, "Pass the model that the order was made from.")
+        raise Misuse(what, "Pass the model that the order was made from, fitted with --allow planner,order,inplace.")
     rank = {tensor: k for k, node_id in enumerate(order) for tensor in outputs_of[node_id]}
     model = onnx.ModelProto.FromString(data)
     nodes = list(model.graph.node)
