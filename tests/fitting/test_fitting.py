@@ -1,4 +1,4 @@
-"""The answers of ``fit``: fits with a plan, cannot with a proof, or open with the gap."""
+"""The answers of ``fit``: fits with a plan, cannot with a proof, or open with the gap; moves as values."""
 
 import random
 from collections.abc import Callable
@@ -17,7 +17,14 @@ from tmmu_core.fitting.move import KINDS, Move, recipe
 from tmmu_core.fitting.moves.settings import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
-from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
+from tmmu_core.fitting.problem.planner_calls import (
+    Candidate,
+    PlanInput,
+    extents,
+    extents_of,
+    initial_candidate,
+    solve_input,
+)
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import largest_that_fits
@@ -325,3 +332,17 @@ def recomputed(ir: Graph, chosen: set[int]) -> Graph:
         nodes.append(msgspec.structs.replace(n, inputs=tuple(swap.get(x, x) for x in n.inputs)))
     order_ids = tuple(n.node_id for n in nodes)
     return msgspec.structs.replace(ir, tensors=tuple(tensors), nodes=tuple(nodes), execution_order=order_ids)
+
+
+def test_order_move_writes_the_execution_order() -> None:
+    two = graph([tensor("x", role="input"), tensor("a"), tensor("b")], [node("n", "x", "a"), node("m", "x", "b")], "x")
+    after = apply_moves(PlanInput(two), [Move("order", "n first", details={"order": ["n", "m"]})])
+    solution = solve_input(after)
+    assert solution.plan.execution_order == ("n", "m")
+    assert verify_plan(solution.plan, after.graph).ok
+
+
+def test_memory_of_another_device_is_not_counted() -> None:
+    away = graph([tensor("x", role="input"), tensor("a", 64, arena=OFFLOAD_ARENA)], [node("n", "x", "a")], "x")
+    plan_input = PlanInput(away, arenas={"activations": {}})
+    assert Candidate(plan_input, (), solve_input(plan_input)).extent_bytes == 16

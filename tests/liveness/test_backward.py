@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from tests.support.build import chain, graph, node, residual, tensor, view
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.backward import with_rematerialisation
 from tmmu_core.plans.making.engine import Solution, plan_graph
@@ -33,13 +34,9 @@ def linear(**marks: object) -> Graph:
     )
 
 
-def test_every_forward_node_has_a_backward_step_in_reverse() -> None:
+def test_every_node_has_a_backward_step_in_reverse_and_every_tensor_a_gradient() -> None:
     plan = plan_graph(linear(), mode="backward").plan
     assert plan.execution_order == ("n0", "n1", "n1@grad", "n0@grad")
-
-
-def test_every_differentiable_tensor_has_one_gradient() -> None:
-    plan = plan_graph(linear(), mode="backward").plan
     gradients = {row.tensor_id for row in plan.rows() if row.role == "gradient"}
     assert gradients == {"x@grad", "w@grad", "h@grad", "v@grad", "y@grad"}
 
@@ -136,15 +133,19 @@ def own_backward() -> Graph:
     )
 
 
+def test_id_that_an_added_gradient_also_has_is_rejected_with_its_origin() -> None:
+    ir = graph([tensor("x", role="input"), tensor("x@grad")], [node("n", "x", "x@grad")], "x", "x@grad")
+    with pytest.raises(InvalidIrShapes) as refused:
+        plan_graph(ir, mode="backward")
+    assert "with the steps that mode backward and preset" in str(refused.value.diagnostics["source"])
+
+
 def test_graph_with_its_own_backward_pass_runs_as_written() -> None:
     plan = plan_graph(own_backward()).plan
     assert plan.mode == "backward"
     assert plan.execution_order == ("f0", "f1", "b0", "b1", "opt")
-
-
-def test_forward_part_alone_has_no_gradients() -> None:
-    plan = plan_graph(own_backward(), mode="inference").plan
-    assert {"dh", "dw"}.isdisjoint(plan.tensor_ids)
+    forward = plan_graph(own_backward(), mode="inference").plan
+    assert {"dh", "dw"}.isdisjoint(forward.tensor_ids)
 
 
 def test_optimizer_step_writes_the_parameter_in_place() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import strict
 from tmmu_core.base.cycles import nodes_on_cycles
-from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle
+from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle, source_of_errors
 from tmmu_core.graph.index import I64, GraphIndex, index_graph
 from tmmu_core.graph.model import Graph, Mode, Phase, Preset
 from tmmu_core.liveness.backward import with_backward, with_rematerialisation
@@ -148,14 +148,15 @@ def build_timeline(
     retain = mode != "inference" and preset != "inference"
     nodes = _order(index, order if order is not None else graph.execution_order, mode)
     expanded = graph
-    if mode == "backward" and all(node.phase != "backward" for node in graph.nodes):
-        expanded, ids = with_backward(graph, _ids(index, nodes), retain=retain)
-        index = index_graph(expanded, dims)
-        nodes = _order(index, ids, mode)
-    if mode == "backward" and preset == "remat_enabled" and any(tensor.remat for tensor in graph.tensors):
-        expanded, ids = with_rematerialisation(expanded, _ids(index, nodes))
-        index = index_graph(expanded, dims)
-        nodes = _order(index, ids, mode)
+    with source_of_errors(f"{graph.name or 'the graph'} with the steps that mode {mode} and preset {preset} add"):
+        if mode == "backward" and all(node.phase != "backward" for node in graph.nodes):
+            expanded, ids = with_backward(graph, _ids(index, nodes), retain=retain)
+            index = index_graph(expanded, dims)
+            nodes = _order(index, ids, mode)
+        if mode == "backward" and preset == "remat_enabled" and any(tensor.remat for tensor in graph.tensors):
+            expanded, ids = with_rematerialisation(expanded, _ids(index, nodes))
+            index = index_graph(expanded, dims)
+            nodes = _order(index, ids, mode)
 
     first = 1 if graph.inputs else 0
     node_at = np.full(first + len(nodes), -1, np.int64)
