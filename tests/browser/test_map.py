@@ -159,4 +159,4 @@ def test_every_costly_reuse_has_its_price_on_the_map(visit: Visit, tmp_path: Pat
     expect(page.locator('.tmmu-canvas[data-reuses="1"]').first).to_be_visible()
     expect(page.get_by_text("costly reuse, + its cost").first).to_be_visible()
     expect(page.get_by_text("Bytes against cost")).to_be_visible()
-    expect(page.get_by_text("that these groups of buffers")).to_be_visible()
+    expect(page.get_by_text("of these groups of buffers")).to_be_visible()
