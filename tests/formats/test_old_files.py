@@ -34,7 +34,7 @@ def test_file_of_an_earlier_version_opens(path: Path, tmp_path: Path) -> None:
         from tmmu_core.store.store import Store
 
         url = f"sqlite:///{shutil.copy(path, tmp_path)}"
-        (kept,) = Store.at(url).known("net")
+        (kept,) = Store.at(url).recorded_runs("net")
         assert verify_plan(Store.at(url).plan(kept)).ok
         return
     if path.name == "arenas.json":
