@@ -228,7 +228,7 @@ def test_every_shape_has_its_source_outside_the_hash() -> None:
     proto.graph.output.append(value("u", None))
     proto.graph.initializer.append(numpy_helper.from_array(np.array([7, 2]), "to"))
     graph = read(proto)
-    assert graph.notes == ('the model runs only with T = 7, because of the constants of node "r".',)
+    assert graph.notes == ("the model runs only with T = 7, because of the constants of node 'r'.",)
     assert tensors(graph)["y"].shape == (1, 8, 6, 6)
     assert [node.params for node in graph.nodes[:2]] == [{"shapes": "measured"}, {"shapes": "measured"}]
     assert set(graph.shapes_from) == {tensor.id for tensor in graph.tensors}
