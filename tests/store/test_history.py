@@ -60,8 +60,8 @@ def test_runs_are_filtered_by_any_column_and_number(kept: tuple[Store, list[Run]
         for last in (1, 3, 100):
             assert list(store.runs("net", last=last, **where)) == expected[-last:]
     assert list(store.recorded_runs("net")) == in_time(runs, model="net")
-    with pytest.raises(StoreFault, match="no run of the model 'nobody'"):
-        store.recorded_runs("nobody")
+    with pytest.raises(StoreFault, match="no run of the model 'unknown'"):
+        store.recorded_runs("unknown")
 
 
 @pytest.mark.parametrize("branch", [None, "main", "topic", "none"])
