@@ -219,7 +219,7 @@ def shelf() -> Shelf:
 
 def lacks_arenas(error: TmmuError) -> bool:
     """Return whether the error is about an undeclared arena that the graph uses."""
-    return isinstance(error, ArenaTooSmall) and error.undeclared
+    return isinstance(error, ArenaTooSmall) and error.is_undeclared
 
 
 def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:

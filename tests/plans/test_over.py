@@ -87,7 +87,7 @@ FIVE = b"id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n"
 @pytest.mark.parametrize(
     ("capacity", "tried_up_to", "other", "says"),
     [
-        (11, 5, "no", "No planner can fit: at least 12 B"),
+        (11, 5, "no", "No plan fits: at least 12 B"),
         (12, 5, "portfolio", "It fits with --planner portfolio."),
         (12, 4, "unknown", "12 B, so another plan may fit: try --planner exact"),
     ],

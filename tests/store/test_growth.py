@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.runs import Run, between, comparable_runs, culprit, growth_causes, run_of
+from tmmu_core.store.runs import Run, comparable_runs, first_growth, growth_causes, run_of, runs_between
 
 TINY = plan_of({"a": 1})
 
@@ -29,16 +29,16 @@ def run(commit: str, extent: int, hour: int = 0, planner: str = "slots") -> Run:
         ((), None),
     ],
 )
-def test_culprit_is_the_run_after_the_last_good_one(extents: tuple[int, ...], expected: int | None) -> None:
-    assert culprit(extents) == expected
+def test_first_growth_is_the_run_after_the_last_good_one(extents: tuple[int, ...], expected: int | None) -> None:
+    assert first_growth(extents) == expected
 
 
 def test_good_and_bad_commits_are_named_by_prefixes() -> None:
     history = [run("aaaa", 1), run("bbbb", 2), run("cccc", 3)]
-    assert [r.commit for r in between(history, "bb", None)] == ["bbbb", "cccc"]
+    assert [r.commit for r in runs_between(history, "bb", None)] == ["bbbb", "cccc"]
     for good, bad in (("zz", None), ("cc", "aa"), ("", None)):
         with pytest.raises(StoreFault):
-            between(history, good, bad)
+            runs_between(history, good, bad)
 
 
 def test_commits_are_compared_with_the_planner_of_the_latest_run() -> None:

@@ -15,10 +15,10 @@ from tmmu_core.store.runs import (
     FIGURES,
     Label,
     Run,
-    between,
     comparable_runs,
     grown_arenas,
     instant,
+    runs_between,
     split_reference,
     value_of,
 )
@@ -135,7 +135,7 @@ def test_latest_run_of_each_commit_counts(kept: tuple[Store, list[Run]]) -> None
         for a, b in pairwise(runs):
             more = value_of(b, figure, "activations") - value_of(a, figure, "activations")
             assert grown_arenas(a, b, figure) == (("activations",) if more > 0 else ())
-    assert between(runs, None, None) == tuple(runs)
+    assert runs_between(runs, None, None) == tuple(runs)
 
 
 # --- names -------------------------------------------------------------------------------------------------------

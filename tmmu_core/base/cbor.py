@@ -131,8 +131,8 @@ def cbor_canonical(x: Any) -> bytes:
     try:
         _add(out, x)
     except UnicodeEncodeError as error:
-        around = error.object[max(0, error.start - 40) : error.end + 40]
-        raise NotCanonical(f"{around!r} is not text: it contains half of a surrogate pair") from None
+        context = error.object[max(0, error.start - 40) : error.end + 40]
+        raise NotCanonical(f"{context!r} is not text: it contains half of a surrogate pair") from None
     return bytes(out)
 
 

@@ -229,7 +229,7 @@ class ArenaTooSmall(ContractError):
     required = ("arena", "capacity", "required")
 
     @property
-    def undeclared(self) -> bool:
+    def is_undeclared(self) -> bool:
         """Whether the arena is not declared: only then the capacity is 0 and the diagnostics name a tensor."""
         return self.diagnostics.get("capacity") == 0 and "tensor" in self.diagnostics
 
@@ -272,7 +272,7 @@ EXTRA_OF = {
 DISPLAY_NAMES = {"executorch": "ExecuTorch", "torch": "PyTorch"}  # package → its name in messages, if it differs
 
 
-def install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs an extra."""
     return f"pip install 'tmmu-plan-explorer[{extra}]'"
 
@@ -288,7 +288,7 @@ def installed(package: str) -> bool:
 def missing(package: str, what: str) -> MissingExtra:
     """Return the error for a missing package. ``what`` needs the package and is the subject of the message."""
     message = f"{what} needs {DISPLAY_NAMES.get(package, package)}, which is not installed."
-    command = install(EXTRA_OF[package]) if package in EXTRA_OF else f"pip install {package.replace('_', '-')}"
+    command = install_command(EXTRA_OF[package]) if package in EXTRA_OF else f"pip install {package.replace('_', '-')}"
     return MissingExtra(message, hint=f"Add it: {command}")
 
 

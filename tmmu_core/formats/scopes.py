@@ -114,7 +114,7 @@ def _copied_state(host: Host, site: Site, result: str, place: str, states: Seque
 
 
 def _root(host: Host, tensor: str) -> str:
-    """Return the tensor that owns the storage of ``tensor``; a variable is not among the tensors of a host."""
+    """Return the tensor that owns the storage of ``tensor``. A host does not list variables, which are no views."""
     return view_root(host.tensors, tensor) if tensor in host.tensors else tensor
 
 

@@ -13,9 +13,9 @@ from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import PHASES, ROLES, Graph, Inplace, Tensor
 
 
-def refuse(reason: str, path: str, message: str, hint: str, **about: str) -> NoReturn:
-    """Raise ``InvalidIrShapes``; ``about`` are diagnostics; empty ones are left out."""
-    known: dict[str, Any] = {key: value for key, value in about.items() if value}
+def refuse(reason: str, path: str, message: str, hint: str, **diagnostics: str) -> NoReturn:
+    """Raise ``InvalidIrShapes``. Empty ``diagnostics`` are omitted."""
+    known: dict[str, Any] = {key: value for key, value in diagnostics.items() if value}
     raise InvalidIrShapes(message, hint=hint, reason=reason, path=path, **known)
 
 
@@ -48,16 +48,13 @@ def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
 
 def refuse_roles_and_phases(graph: Graph) -> None:
     """Reject the first unknown role or phase of a graph built in memory; the file decoder already rejects them."""
-    for i, tensor in enumerate(graph.tensors):
-        if tensor.role not in ROLES:
-            message = f"the tensor {tensor.id!r} has the unknown role {tensor.role!r}."
-            hint = f"A role is one of {', '.join(ROLES)}."
-            refuse("unknown_role", f"$.tensors[{i}].role", message, hint, tensor=tensor.id)
-    for k, node in enumerate(graph.nodes):
-        if node.phase not in PHASES:
-            message = f"the node {node.node_id!r} has the unknown phase {node.phase!r}."
-            hint = f"A phase is one of {', '.join(PHASES)}."
-            refuse("unknown_phase", f"$.nodes[{k}].phase", message, hint, node_id=node.node_id)
+    tensors = (("tensor", i, tensor.id, "role", tensor.role, ROLES) for i, tensor in enumerate(graph.tensors))
+    nodes = (("node", k, node.node_id, "phase", node.phase, PHASES) for k, node in enumerate(graph.nodes))
+    for noun, i, name, field, value, known in (*tensors, *nodes):
+        if value not in known:
+            message, hint = f"the {noun} {name!r} has the unknown {field} {value!r}.", f"Use {', '.join(known)}."
+            key = "tensor" if noun == "tensor" else "node_id"
+            refuse(f"unknown_{field}", f"$.{noun}s[{i}].{field}", message, hint, **{key: name})
 
 
 def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
@@ -90,7 +87,7 @@ def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
     k, j, _ = next(operand for operand in _operands(graph, "outputs") if operand[2] == tensor)
     node = graph.nodes[k].node_id
     message = f"the node {node!r} writes {tensor!r}, which is a graph input."
-    hint = f'Take {tensor!r} out of "inputs", or let the node write another tensor.'
+    hint = f'Remove {tensor!r} from "inputs", or write another tensor by the node.'
     refuse("input_is_produced", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=tensor)
 
 

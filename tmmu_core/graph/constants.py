@@ -28,9 +28,9 @@ def in_file(path: Path, start: int, length: int) -> Iterator[bytes]:
     """Yield the bytes ``[start, start + length)`` of a file."""
     try:
         with path.open("rb") as file:
-            whole, end = file.seek(0, 2), start + length
-            if end > whole:
-                raise cut_short(path.name, end, whole)
+            file_bytes, end = file.seek(0, 2), start + length
+            if end > file_bytes:
+                raise cut_short(path.name, end, file_bytes)
             file.seek(start)
             for at in range(start, end, CHUNK):
                 yield file.read(min(CHUNK, end - at))

@@ -61,7 +61,7 @@ def normalise(dtype: str) -> str:
     name = canonical(dtype)
     if name is None:
         known = "bool, int1 … int128, uint1 … uint128, float4 … float64, bfloat16, complex32 … complex128"
-        hint = f"Use {known}, or a usual short name of these."
+        hint = f"Use {known}, or a common abbreviation of these."
         raise InvalidIrShapes(f"the dtype {dtype!r} is not known.", hint=hint, reason="unknown_dtype", dtype=dtype)
     return name
 

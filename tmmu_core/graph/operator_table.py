@@ -37,10 +37,9 @@ moves nothing: copyout copyin view viewas reshape reshapeas unsafeview reshapeal
   upsamplenearest1d upsamplenearest3d upsamplenearestexact1d upsamplenearestexact2d upsamplenearestexact3d zeros
   zeroslike ones oneslike full fulllike empty emptylike emptystrided newzeros newones newempty newfull newemptystrided
   constant constantofshape fill zero scalartensor arange range iota eyelike eye tangent shape size rank varhandle
-moves inputs: gather gathernd gatherelements indexselect index indexput embedding embeddinglookup take
-  scatter scatternd scatterelements hashtablelookup unsafeindex unsafemaskedindex unsafeindexput
-  indexputimpl asstridedscatter diagonalscatter indexcopy indexfill put maskedselect maskedscatterbackward nonzerostatic
-  isin
+moves inputs: gather gathernd gatherelements indexselect index indexput embedding embeddinglookup take scatter scatternd
+  scatterelements hashtablelookup unsafeindex unsafemaskedindex unsafeindexput indexputimpl asstridedscatter
+  diagonalscatter indexcopy indexfill put maskedselect maskedscatterbackward nonzerostatic isin
 moves nothing elementwise: clone cast castlike
 # eachN: N operations for each element that is written.
 each1 nothing elementwise: add addv2 iadd sub subtract isub rsub neg negative negate
@@ -50,12 +49,11 @@ each1 inputs elementwise: mul multiply imul div divide truediv truedivide idiv r
   sin sine cos cosine tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc erfinv pow power square cbrt mod
   fmod remainder floordivide floordiv floormod truncatediv maximum minimum fmax fmin relu6 relu0to1 threshold eq ne ge
   gt le lt equal notequal greater greaterequal greaterorequal less lessequal lessorequal compare logicaland logicalor
-  logicalnot logicalxor and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift lshift rshift
-  iand ior ixor ilshift irshift
-  bitwiseleftshift bitwiserightshift leftshift rightshift shiftleft shiftrightarithmetic shiftrightlogical isnan isinf
-  isfinite isneginf isposinf where hlo:select selectv2 maskedfill maskedfillscalar thresholdbackward reluback
-  reluneg1to1 relun1to1 signbit hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn positive sinc xlogy
-  nantonum floatpower hypot
+  logicalnot logicalxor and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift lshift rshift iand ior ixor
+  ilshift irshift bitwiseleftshift bitwiserightshift leftshift rightshift shiftleft shiftrightarithmetic
+  shiftrightlogical isnan isinf isfinite isneginf isposinf where hlo:select selectv2 maskedfill maskedfillscalar
+  thresholdbackward reluback reluneg1to1 relun1to1 signbit hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn
+  positive sinc xlogy nantonum floatpower hypot
 each1 inputs: scale bias tril triu trilu quantize dequantize cumsum cumprod onehot outer maskedscatter
 # Two operations per element: a product and a sum, two comparisons, or a scaled mask.
 each2 inputs elementwise: addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu thresholdedrelu shrink
@@ -84,8 +82,8 @@ read1 nothing: reducemean reducesum averagepool avgpool avgpool2d averagepool2d 
   avgpool2dbackward adaptiveavgpool2dbackward
 read1 both: amax amin reducemax reducemin maxpool maxpool2d maxpool2dwithindices globalmaxpool
 read1 inputs: prod all any argmax argmin cummax cummin norm logsumexp reduceprod reduceany reduceall reducelogsum
-  hlo:reduce countnonzero topk topkv2 sort argsort nonzero unique embeddingdensebackward
-  maxpool2dwithindicesbackward lppool
+  hlo:reduce countnonzero topk topkv2 sort argsort nonzero unique embeddingdensebackward maxpool2dwithindicesbackward
+  lppool
 # scattered: one addition for each element of the source.
 scattered inputs: indexadd scatteradd indexputaccumulate
 fold nothing elementwise: sum
@@ -150,7 +148,7 @@ transposeconv inputs: transposeconv
 convolutionbackward inputs: convolutionbackward convolutionbackwardoverrideable
 qlinearconv inputs: qlinearconv
 attention inputs: attention scaleddotproductflashattentionforcpu
-# Operators with a dropout probability are random: the table assumes a probability above 0. That for the CPU rejects it.
+# Operators with a dropout probability are random: the table assumes a probability > 0. The CPU operator has none.
 attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductefficientattention
   scaleddotproductcudnnattention scaleddotproductattentionmathformps scaleddotproductfusedattentionoverrideable
 attentionheadslast inputs random: flashattentionforward efficientattentionforward
@@ -202,11 +200,10 @@ moves inputs effects: assert assignvariable readvariable
   nonmaxsuppressionv5 reversesequence rotaryembedding multiheadattention groupqueryattention linearattention
   meanvariancenormalization qlinearmatmul dynamicquantizelinear globallppool l2pool2d conv3dtranspose lut matrixdiag
   matrixsetdiag segmentsum unsortedsegmentmax unsortedsegmentmin unsortedsegmentprod unsortedsegmentsum sparsetodense
-  svdf dilate addn complexabs centercroppad melweightmatrix sequenceat
-  sequenceconstruct sequenceempty sequenceerase sequenceinsert sequencelength splittosequence concatfromsequence
-  optional optionalgetelement optionalhaselement tensorscatter reducewindow selectandscatter dotgeneral clz popcnt
-  getdimensionsize setdimensionsize unidirectionalsequencelstm bidirectionalsequencelstm unidirectionalsequencernn
-  bidirectionalsequencernn adagrad momentum negativeloglikelihoodloss groupnormbackward symsize symnumel symstride
-  symstorageoffset topp meshgrid repeatinterleave cdist bincount cudnnrnnbackward miopenrnnbackward densify
-  causalconvwithstate embeddinglookupsparse
+  svdf dilate addn complexabs centercroppad melweightmatrix sequenceat sequenceconstruct sequenceempty sequenceerase
+  sequenceinsert sequencelength splittosequence concatfromsequence optional optionalgetelement optionalhaselement
+  tensorscatter reducewindow selectandscatter dotgeneral clz popcnt getdimensionsize setdimensionsize
+  unidirectionalsequencelstm bidirectionalsequencelstm unidirectionalsequencernn bidirectionalsequencernn adagrad
+  momentum negativeloglikelihoodloss groupnormbackward symsize symnumel symstride symstorageoffset topp meshgrid
+  repeatinterleave cdist bincount cudnnrnnbackward miopenrnnbackward densify causalconvwithstate embeddinglookupsparse
 """

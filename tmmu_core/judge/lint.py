@@ -17,7 +17,7 @@ RULES: dict[str, str] = {
     "split_scope": "A node runs between the nodes of a scope that it is not part of.",
     "slots_over_optimal": "must_not_alias pairs need slots above the optimum (contract §3).",
     "unit_not_stated": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
-    "no_content_hash": "The file has no content hash, so that an edit may not be detected.",
+    "no_content_hash": "The file has no content hash, so an edit may be undetected.",
 }
 """Rule → the property that it requires (first four rules, errors), or the condition that it reports (warnings)."""
 

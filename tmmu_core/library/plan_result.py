@@ -94,7 +94,7 @@ class Plan(model.Plan):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, lost in-place reuse."""
+        """Warnings about the plan: assumed sizes, missing parts, rules without effect, lost in-place reuse."""
         return (*(self.planning.warnings if self.planning else ()), *plan_warnings(self))
 
     @property

@@ -64,7 +64,7 @@ class TorchFit(Fit[Plan]):
         """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order.
 
         If you call AOTAutograd yourself, the function fits AOTAutograd's graph. This graph copies the gradient of a
-        result with gaps, such as a column. If only this graph exceeds the capacity, ``UnreadableInput`` is raised.
+        non-contiguous result. If only this graph exceeds the capacity, ``UnreadableInput`` is raised.
         Compile forward and backward with the boxed calling convention, so that they free their arguments.
         """
 
@@ -73,7 +73,7 @@ class TorchFit(Fit[Plan]):
             if self.answer == "fits" and found.answer != "fits":
                 raise UnreadableInput(
                     f"AOTAutograd's graph of the step needs {found.best.extent_bytes:,} bytes, {found.over_bytes:,} "
-                    "more than the capacity. It copies the gradients of results with gaps, such as columns.",
+                    "more than the capacity. It copies the gradients of non-contiguous results.",
                     hint="Use fit.compile(), or return such results with .contiguous().",
                 )
             return found.best.plan_input.graph
@@ -191,10 +191,10 @@ class TorchModel:
                 return value
             order = sorted(range(value.dim()), key=lambda k: -value.stride(k))  # axes, greatest stride first
             try:
-                taken = torch.arange(size, device=value.device) % rows
-                made = value.permute(order).index_select(order.index(axis), taken).detach()
-                made = made.permute([order.index(each) for each in range(value.dim())])
-                return made.requires_grad_(value.requires_grad)
+                selected_rows = torch.arange(size, device=value.device) % rows
+                result = value.permute(order).index_select(order.index(axis), selected_rows).detach()
+                result = result.permute([order.index(k) for k in range(value.dim())])
+                return result.requires_grad_(value.requires_grad)
             except RuntimeError as error:
                 what = f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated."
                 raise UnreadableInput(what, hint='Give a smaller size, or inputs with device="meta".') from error

@@ -175,14 +175,14 @@ def value_of(run: Run, figure: str, arena: str | None = None) -> int:
     return sum(int(getattr(part, FIGURES[figure])) for part in parts)
 
 
-def culprit(values: Sequence[int]) -> int | None:
+def first_growth(values: Sequence[int]) -> int | None:
     """Return the first index from which all values are above ``values[0]``; ``None`` if the last value is not."""
     if not values or values[-1] <= values[0]:
         return None
     return 1 + max(k for k, value in enumerate(values) if value <= values[0])
 
 
-def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
+def runs_between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
     """Return the runs from commit ``good`` (default: first run) to ``bad`` (default: last). Raises ``StoreFault``."""
     start = 0 if good is None else _latest_index(runs, good)
     end = len(runs) if bad is None else _latest_index(runs, bad) + 1

@@ -66,7 +66,7 @@ class FormatOptions:
 
     arena: str | None = option("Arena to export, for the format instance [the only arena].", "NAME")
     model: str | None = option(f"Model of a plan or fitted graph, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
-    blobs: str | None = option("Constants of c-project: inline, sidecar or auto (inline up to 1 MiB) [auto].", "HOW")
+    blobs: str | None = option("Constants of c-project: inline, sidecar or auto (inline up to 1 MiB) [auto].", "MODE")
     prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
 
     def refuse_unused(self, to: str) -> None:
@@ -128,7 +128,7 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     """Write a model ``(bytes, name)`` with the plan ``opened``. If ``opened`` is a graph, plan the model first."""
     micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
     if is_graph:
-        opened = micro.as_run
+        opened = micro.runtime_graph
         request = request if request.planner else request.but(planner="auto")
     written = with_plan(micro, resolve_opened(opened, name, request).valid_plan("export"))
     write_output(output, written.data, "the model with its plan")

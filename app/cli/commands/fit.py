@@ -94,7 +94,7 @@ def fit_command(
     elif output != STREAM and recipe != STREAM:
         if (dim_or_axis := largest or mesh) is not None:
             text = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
-            none = "no size of {} was found that fits" if fitted.answer == "open" else "no size of {} fits"
+            none = "no size of {} that fits was found" if fitted.answer == "open" else "no size of {} fits"
             console.print_lines(none.format(dim_or_axis) if size is None else text)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]
@@ -118,7 +118,7 @@ def _search(
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
     found = largest_that_fits(
-        graph, request, largest, *limits, progress, lambda sizes: read_at_sizes(console.read_input(file), sizes, file)
+        graph, request, largest, *limits, progress, lambda dims: read_at_sizes(console.read_input(file), dims, file)
     )
     return found.fitted, found.size
 

@@ -189,12 +189,12 @@ def bisect_command(
             runs = [run for run in runs if run.branch == branch]
         if not runs:
             raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
-        runs = stored_runs.between(stored_runs.comparable_runs(runs), good, bad)
+        runs = stored_runs.runs_between(stored_runs.comparable_runs(runs), good, bad)
         if arena is not None and all(arena not in {a.name for a in run.arenas} for run in runs):
             known = ", ".join(a.name for a in runs[-1].arenas)
             raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
         values = [stored_runs.value_of(run, figure, arena) for run in runs]
-        found = stored_runs.culprit(values)
+        found = stored_runs.first_growth(values)
         if found is not None:
             old, new = runs[found - 1 : found + 1]
             before, after = store.plan(old), store.plan(new)

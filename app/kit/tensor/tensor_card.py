@@ -86,12 +86,12 @@ def _turn(shown: Shown, turn: int) -> dict[str, Any]:
     return {"turn": turn, "selected": shown.plan.tensor_ids[_row_placed(shown, turn)], "marked": "", "search": ""}
 
 
-def panel_of_tensor(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
-    """Draw the selected tensor's cards, else the largest buffers. ``walking``: on page Graph; ``device``: on Device."""
+def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool = False) -> None:
+    """Draw the selected tensor's cards, else the largest buffers. ``device``: on page Device."""
     plan, name = shown.plan, state.choice().selected
     colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
     if not name:
-        st.html(markup.fragment("nothing_selected", walking=walking))
+        st.html(markup.fragment("nothing_selected", on_graph_page=on_graph_page))
         arena = None if device else arena_focus.drawn(plan)
         step = arena_focus.peak_step(shown, arena)
         if live := storages_alive(plan, step, arena):

@@ -89,7 +89,7 @@ def _selectable_part(shown: Shown) -> None:
         st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
-        tensor_card.panel_of_tensor(shown, walking=True)
+        tensor_card.panel_of_tensor(shown, on_graph_page=True)
     state.write_link()
 
 

@@ -22,7 +22,7 @@ FILES = sorted(MODELS.glob("*.tflite"))
 
 def planned(data: bytes, *, alignment: int | None = None) -> TflmFile:
     found = MicroModel(data)
-    return with_plan(found, make_plan(found.as_run, PlanRequest(planner="auto", alignment=alignment)).plan)
+    return with_plan(found, make_plan(found.runtime_graph, PlanRequest(planner="auto", alignment=alignment)).plan)
 
 
 def metadata_in(data: bytes) -> dict[bytes, bytes]:

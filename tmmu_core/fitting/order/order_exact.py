@@ -76,7 +76,7 @@ class OrderStates(OrderLists):
         """Unit → units that touch one of its storages. Its memory change depends on which of them have run."""
         self.before = [sum(1 << other for other in row) for row in model.predecessors]
         reusable = {s for row in self.candidates if len({self.size[s] for s in row}) > 1 for s in row}
-        self.runs_anytime = [reusable.isdisjoint(storages) for storages in self.storages_of]
+        self.may_run_immediately = [reusable.isdisjoint(storages) for storages in self.storages_of]
         """Unit → whether it may run immediately (module docstring)."""
         self._change_at: list[dict[int, tuple[Bytes, Bytes]]] = [{} for _ in model.units]
         """Unit → neighbours that ran before it, as a bit mask → result of ``memory_change``."""
@@ -105,7 +105,7 @@ class OrderStates(OrderLists):
         while again:
             again = False
             for unit in bits(state.ready):
-                if not self.runs_anytime[unit]:
+                if not self.may_run_immediately[unit]:
                     continue
                 during, after = self.memory_change(unit, state.done)
                 rows = zip(state.peaks, state.live, during, strict=True)

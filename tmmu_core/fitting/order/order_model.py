@@ -7,7 +7,7 @@ path through those sets; its peak is the most live bytes at a step.
 
 Besides the flow of data, the initial order (the execution order of the graph) gives these dependencies:
 
-* **overwriting**: a node that touches a storage stays before or after each writer of the storage;
+* **overwriting**: the order of a write of a storage and every other access to it stays the same;
 * **effects**: random, collective, side-effect and unknown operators keep their order;
 * **scopes**: the nodes of a nested scope (If, Loop, Scan) are one unit, in their order;
 * **phases**, on request.
@@ -122,7 +122,7 @@ def order_model(
     if sum(aligned) >= LARGEST:
         return None
     order = timeline.node_at[timeline.node_at >= 0].tolist()
-    touches, touched_tensors = _touches(liveness)
+    touches, tensor_counts = _touches(liveness)
     units, unit_of = _units(timeline, order)
 
     size = np.array(aligned, np.int64)
@@ -132,7 +132,7 @@ def order_model(
     np.add.at(constant, storages.arena[persistent], size[persistent])
     index = timeline.index
     stays_live = storages_with(liveness, index.is_output)
-    candidates, out = _candidates(liveness, touched_tensors, stays_live)
+    candidates, out = _candidates(liveness, tensor_counts, stays_live)
     edges = unit_of[_edges(liveness, order, keep_phases)]
     edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
     return OrderModel(
@@ -160,7 +160,7 @@ def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
-    """Return node → touched storages, without persistent ones, and (node, storage) → touched tensors if several."""
+    """Return node → touched storages, without persistent ones, and (node, storage) → touched tensors if over 1."""
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate(
@@ -175,8 +175,8 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
     width = len(liveness.storages)
     touched, counts = np.unique(node[keep] * width + storage[keep], return_counts=True)
     node, storage = np.divmod(touched, width)
-    several = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}
-    return csr_rows(np.searchsorted(node, np.arange(nodes + 1)), storage), several
+    tensor_counts = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}
+    return csr_rows(np.searchsorted(node, np.arange(nodes + 1)), storage), tensor_counts
 
 
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
@@ -255,11 +255,11 @@ def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterato
 
 
 def _candidates(
-    liveness: Liveness, touched_tensors: dict[tuple[int, int], int], stays_live: NDArray[np.bool_]
+    liveness: Liveness, tensor_counts: dict[tuple[int, int], int], stays_live: NDArray[np.bool_]
 ) -> tuple[list[list[int]], I64]:
     """Return the fields ``candidates`` and ``out`` of the model.
 
-    A candidate satisfies all conditions of in-place reuse that do not depend on the order. ``touched_tensors`` is the
+    A candidate satisfies all conditions of in-place reuse that do not depend on the order. ``tensor_counts`` is the
     second result of ``_touches``.
     """
     timeline = liveness.timeline
@@ -284,7 +284,7 @@ def _candidates(
                 and not storages.persistent[source]
                 and not stays_live[source]
                 and not saved[x]
-                and touched_tensors.get((k, source), 1) == 1
+                and tensor_counts.get((k, source), 1) == 1
                 and frozenset((source, target)) not in forbidden
                 and storages.arena[source] == storages.arena[target]
             )

@@ -56,15 +56,15 @@ def eager_step(
         fx_origins.operator_origins(module.module) as origin_now,
     ):
         recorder = EagerRecorder(origin_now)
-        for each, value in module.named_parameters():
-            recorder.declare(each.removeprefix(WRAPPER), value, "parameter")
+        for path, value in module.named_parameters():
+            recorder.declare(path.removeprefix(WRAPPER), value, "parameter")
             if value.grad is not None:
-                recorder.declare(each.removeprefix(WRAPPER) + ACCUMULATED, value.grad, "buffer")
-        for each, value in module.named_buffers():
-            recorder.declare(each.removeprefix(WRAPPER), value, "buffer")
+                recorder.declare(path.removeprefix(WRAPPER) + ACCUMULATED, value.grad, "buffer")
+        for path, value in module.named_buffers():
+            recorder.declare(path.removeprefix(WRAPPER), value, "buffer")
         args, kwargs = tree_map_only(torch.Tensor, stand_ins.of, (call.args, call.kwargs))
         named_inputs = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
-        inputs = [recorder.declare(*each, "input") for each in named_inputs if isinstance(each[1], torch.Tensor)]
+        inputs = [recorder.declare(*pair, "input") for pair in named_inputs if isinstance(pair[1], torch.Tensor)]
         try:
             result = _run(module, args, kwargs, recorder)
         except Exception as error:  # any error of the model's code under fake tensors
@@ -74,9 +74,9 @@ def eager_step(
                 # PyTorch compiles control flow; with these entries in its cache, the next trace of a cond fails.
                 torch.compiler.reset()
         gradients = {}
-        for each, value in module.named_parameters():
+        for path, value in module.named_parameters():
             if value.grad is not None:
-                parameter = each.removeprefix(WRAPPER)
+                parameter = path.removeprefix(WRAPPER)
                 gradients[parameter] = recorder.name_gradient(parameter, value.grad)
         graph = recorder.graph(name, tuple(dict.fromkeys(inputs)))
         del result  # its tensors are outputs of the step
@@ -136,7 +136,7 @@ class EagerRecorder(TorchDispatchMode):
         self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the tensor of the storage of ``value``; if there is none, add ``name``, with "_" to be unique."""
+        """Return the tensor id of the storage of ``value``. A new storage gets ``name``, with "_" if it is in use."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():

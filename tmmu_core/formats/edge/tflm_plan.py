@@ -97,8 +97,8 @@ class MicroModel:
         """Return tensor → id, for tensors with one id in ``plan``. Raises ``Misuse`` for another model or order."""
         used = Counter((number, i) for number, ids in self.uses for i in ids)
         found = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
-        as_run = {key: _id(key) for key in self.in_arena if key in self.live_scopes}
-        for graph, ids in ((self.graph, found), (self.as_run, as_run)):
+        runtime_ids = {key: _id(key) for key in self.in_arena if key in self.live_scopes}
+        for graph, ids in ((self.graph, found), (self.runtime_graph, runtime_ids)):
             own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have been renamed
             if plan.ir_hash == own and plan.execution_order == graph.execution_order:
                 return ids
@@ -107,7 +107,7 @@ class MicroModel:
         raise Misuse(what, "Plan this model without --order, or pass the model that the plan was made from.")
 
     @cached_property
-    def as_run(self) -> Graph:
+    def runtime_graph(self) -> Graph:
         """The graph to plan: for one subgraph, the graph of the file; for several, a graph with a node per scope."""
         if len(self.counts) == 1:
             return self.graph
@@ -129,7 +129,7 @@ class MicroModel:
             alignment=tflite.ALIGNMENT,
         )
 
-    def _mark(self, number: int, tensors: Iterable[int], *, is_read: bool = False) -> None:
+    def _extend_live_scopes(self, number: int, tensors: Iterable[int], *, is_read: bool = False) -> None:
         scope = len(self.scopes) - 1
         for i in tensors:
             if i != ABSENT:
@@ -139,7 +139,7 @@ class MicroModel:
     def _enter(self, number: int) -> None:
         """Record the scopes of a subgraph and of its bodies, and the live ranges of their tensors."""
         subgraph = self.file.subgraph(number)
-        self._mark(number, subgraph.inputs)
+        self._extend_live_scopes(number, subgraph.inputs)
         for operator in subgraph.operators:
             reads = [i for i in operator.inputs if i != ABSENT]
             bodies = operator.bodies if operator.instr in NESTED else ()
@@ -148,13 +148,13 @@ class MicroModel:
             pairs = [((number, reads[int(a)]), (number, operator.outputs[int(b)])) for a, b in granted]
             in_place = tuple([pair for pair in pairs if pair[0][1] not in subgraph.outputs])
             self.scopes.append(Scope(operator.instr, in_place))
-            self._mark(number, operator.outputs)
+            self._extend_live_scopes(number, operator.outputs)
             for body in bodies:
                 self.scopes.append(Scope("enter"))
                 self._enter(body)
-            self._mark(number, operator.inputs, is_read=True)
-            self._mark(number, operator.outputs)
-        self._mark(number, subgraph.outputs)
+            self._extend_live_scopes(number, operator.inputs, is_read=True)
+            self._extend_live_scopes(number, operator.outputs)
+        self._extend_live_scopes(number, subgraph.outputs)
 
 
 def _id(key: Key) -> str:
@@ -172,7 +172,7 @@ class TflmFile:
 
 
 def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
-    """Return the model with the offsets of a plan of its ``graph`` or ``as_run``. Raises ``Misuse`` for other plans."""
+    """Return the model with the offsets of a plan of ``graph`` or ``runtime_graph``. Raises ``Misuse``."""
     plan = in_memory(plan)
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
     _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))

@@ -26,7 +26,7 @@ from onnx import TensorProto, helper
 
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, limit_process, run_module, serve
-from tmmu_core.base.errors import install, installed
+from tmmu_core.base.errors import install_command, installed
 from tmmu_core.formats.onnx.onnx_constant_folding import small_weights
 from tmmu_core.formats.onnx.onnx_model import TypedShapes, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
@@ -48,7 +48,7 @@ ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())  # name → elemen
 def missing_option() -> str:
     """Return what the user must do so that onnxruntime may run; ``""`` if it may run."""
     if not installed("onnxruntime"):
-        return install("run")
+        return install_command("run")
     return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
 
 

@@ -26,7 +26,7 @@ from tmmu_core.graph.modules.module_paths import Families, Modules, Path, block_
 
 REPEATED = "×"  # prefix of the level of a family, ``×block*``; names of modules do not begin with it
 RANGE = "…"  # prefix of the level of a range of nodes, ``…nodes 33–64``
-MOST_BESIDE = 40  # maximum number of nodes directly in one level before they are grouped into ranges
+MAX_DIRECT_NODES = 40  # maximum number of nodes directly in one level before they are grouped into ranges
 RANGE_SIZE = 32  # maximum number of nodes or inner ranges in one range
 
 
@@ -112,7 +112,7 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
         nodes_of.setdefault(of_node[node], []).append(node)
     found = list(of_node)
     for path, nodes in nodes_of.items():
-        if len(nodes) <= MOST_BESIDE:
+        if len(nodes) <= MAX_DIRECT_NODES:
             continue
         sizes = [RANGE_SIZE]  # of the ranges, outermost first
         while sizes[0] * RANGE_SIZE < len(nodes):
@@ -141,9 +141,9 @@ def _with_family_level(path: Path, families: Families, family_parents: set[Path]
     return (*path[:depth], REPEATED + starred(path[depth]), *path[depth:])
 
 
-def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
+def _useful_levels(node_levels: Iterable[Path]) -> set[Path]:
     """Return the levels with more than one node and fewer nodes than the level above."""
-    members = _count_members(wanted)
+    members = _count_members(node_levels)
     innermost: dict[Path, Path] = {(): ()}
     for path in sorted(filter(None, members), key=len):
         above = innermost[path[:-1]]

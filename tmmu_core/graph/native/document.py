@@ -216,8 +216,8 @@ def refuse_repeated_keys(data: bytes) -> None:
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
     """Raise ``UnreadableInput`` for an object with a key twice. Returns nothing, so that no object is kept."""
     if len(dict(pairs)) != len(pairs):
-        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise UnreadableInput(f"an object contains the key {strict.shown(twice)} twice.", hint="Remove one of the two.")
+        ((name, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise UnreadableInput(f"an object contains the key {strict.shown(name)} twice.", hint="Remove one of the two.")
 
 
 def _place(data: bytes, position: int) -> str:

@@ -59,14 +59,14 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
             weight = weight._replace(shape=weight.shape[::-1], axis=1 - weight.axis if weight.axis >= 0 else -1)
         reads = [reads[0], weight]
     if base in PRODUCTS:
-        return _of_product([read for read in reads if len(read.shape) > 1][-2:], shape)
+        return _product_split([read for read in reads if len(read.shape) > 1][-2:], shape)
     if operator.cost in CONVOLUTIONS:
         reads = [read for read in reads[:1] if read.axis == 0]  # the batch
     propagated = (_propagated_split(base, read, shape) for read in reads if read.axis >= 0)
     return next((read for read in propagated if read is not None), None)
 
 
-def _of_product(reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
+def _product_split(reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
     """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if it is whole, or a partial sum because k is split."""
     for summed, read in zip((-1, -2), reads, strict=False):
         if read.axis < 0:
@@ -83,19 +83,19 @@ def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> 
     size, same_rank = before[axis], len(before) == len(shape)
     if (base_name in LOOKUPS and axis == 0) or (base_name in TRANSPOSES and not same_rank):
         return None
-    to: int | None
+    new_axis: int | None
     if base_name in TRANSPOSES:
-        to = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
+        new_axis = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
     elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
-        to = axis if shape[axis] > 1 else None
+        new_axis = axis if shape[axis] > 1 else None
     elif prod(before) == prod(shape):
         ahead = prod(before[:axis]) * outer
-        to = next((k for k in range(len(shape)) if prod(shape[:k]) <= ahead < prod(shape[: k + 1])), None)
-        outer = ahead // prod(shape[:to]) if to is not None else 1
+        new_axis = next((k for k in range(len(shape)) if prod(shape[:k]) <= ahead < prod(shape[: k + 1])), None)
+        outer = ahead // prod(shape[:new_axis]) if new_axis is not None else 1
     else:
         from_end = axis + len(shape) - len(before)
-        to = next((k for k in (from_end, axis) if 0 <= k < len(shape) and shape[k] == size), None)
-    return None if to is None else read._replace(shape=shape, axis=to, outer=outer)
+        new_axis = next((k for k in (from_end, axis) if 0 <= k < len(shape) and shape[k] == size), None)
+    return None if new_axis is None else read._replace(shape=shape, axis=new_axis, outer=outer)
 
 
 KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
@@ -151,8 +151,8 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
     ]
     point = checks.resolve_dims(graph, dims)
     for kind, split in spec.contracts.items():
-        alike = [(i, tensor) for i, tensor in enumerate(graph.tensors) if KIND_OF_ROLE[tensor.role] == kind]
-        if split and alike and not any(_contract(t, checks.resolve_shape(t, point, i), spec) for i, t in alike):
+        of_kind = [(i, tensor) for i, tensor in enumerate(graph.tensors) if KIND_OF_ROLE[tensor.role] == kind]
+        if split and of_kind and not any(_contract(t, checks.resolve_shape(t, point, i), spec) for i, t in of_kind):
             warnings.append(f"shard contract {kind!r} has no effect: no tensor has enough rows along the axis.")
     return warnings
 

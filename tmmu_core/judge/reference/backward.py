@@ -51,12 +51,12 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
                 inplace=inplace,
             )
         )
-    of_parameters = [t.id + GRAD for t in graph.tensors if t.role == "parameter" and t.id in gradients]
+    parameter_gradients = [t.id + GRAD for t in graph.tensors if t.role == "parameter" and t.id in gradients]
     joint = msgspec.structs.replace(
         graph,
         tensors=(*graph.tensors, *gradients.values()),
         nodes=(*graph.nodes, *backward),
-        outputs=(*graph.outputs, *of_parameters),  # live to T
+        outputs=(*graph.outputs, *parameter_gradients),  # live to T
         execution_order=None,
     )
     return joint, [*(n.node_id for n in forward), *(n.node_id for n in backward), *others]

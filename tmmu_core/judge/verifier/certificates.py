@@ -12,7 +12,7 @@ import numpy as np
 
 from tmmu_core.judge.reference.liveness import ReferenceLiveness
 from tmmu_core.judge.verifier.check_constraints import CostBounds
-from tmmu_core.judge.verifier.check_figures import disjoint_bound, extent_beside
+from tmmu_core.judge.verifier.check_figures import disjoint_bound, extent_outside_reserved
 from tmmu_core.judge.verifier.row_columns import I64, PlanFacts, live_peak
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
 
@@ -151,5 +151,5 @@ def _witness_bound(blocks: Blocks, storages: I64, arena: ArenaSummary) -> Bound:
 def _bound_of_storages(blocks: Blocks, rows: list[int], step: int) -> Bound:
     """Return the bound of storages that cannot share bytes; 0 without storages."""
     sizes, reserved = blocks.size[rows].tolist(), blocks.reserved[blocks.arena[rows[0]]] if rows else ()
-    bound = max(disjoint_bound(sizes, blocks.alignment[rows].tolist()), extent_beside(sum(sizes), reserved))
+    bound = max(disjoint_bound(sizes, blocks.alignment[rows].tolist()), extent_outside_reserved(sum(sizes), reserved))
     return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1

@@ -28,17 +28,18 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         message = f"{name!r} ends at {plan.offset[i] + plan.size[i]}, past the extent {arena.extent_bytes}."
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
-        here = facts.arena == number
+        in_arena = facts.arena == number
         # A plan with hashed addresses states the extent that its slots would have at aligned prefix sums.
-        possible = ends_of_prefix_sums(facts, number) if is_sparse else {max(int(ends[here].max(initial=0)), reserved)}
+        highest_end = max(int(ends[in_arena].max(initial=0)), reserved)
+        possible = ends_of_prefix_sums(facts, number) if is_sparse else {highest_end}
         if arena.extent_bytes not in possible:
             message = f"an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {max(possible):,}"
             yield error("extent", f"{arena.name} has {message}.", arena=arena.name)
         counts = {
             "slots": int((facts.slots.arena == number).sum()),
             "max_live": facts.max_live(number, facts.held_until),
-            "storages": int(here.sum()),
-            "peak_live_bytes": facts.live_peak_of(np.flatnonzero(here))[1],
+            "storages": int(in_arena.sum()),
+            "peak_live_bytes": facts.live_peak_of(np.flatnonzero(in_arena))[1],
         }
         yield from _differences(arena.name, vars(arena), counts, arena.name)
     yield from _check_sums_of_rows(facts)
@@ -163,13 +164,13 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
     # The lower bound of a single storage at a fixed offset is its end.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
     terms = facts.plan.constraints
-    beside = extent_beside(sum(sizes), terms.reserved.get(arena.name, ()) if terms else ())
+    outside = extent_outside_reserved(sum(sizes), terms.reserved.get(arena.name, ()) if terms else ())
     stated = {arena.lower_bound_bytes or 0, (arena.proven_bytes or 0) if arena.status == CLAIMED else -1}
-    if stated.isdisjoint({sum(sizes), bound, beside} | ends):
-        yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {max(bound, beside):,}"
+    if stated.isdisjoint({sum(sizes), bound, outside} | ends):
+        yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {max(bound, outside):,}"
 
 
-def extent_beside(size: int, reserved: Iterable[tuple[int, int]]) -> int:
+def extent_outside_reserved(size: int, reserved: Iterable[tuple[int, int]]) -> int:
     """Return the least extent with ``size`` bytes outside of the reserved byte ranges."""
     end = 0
     for low, high in sorted(reserved):

@@ -166,7 +166,7 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
     if problem.capacity == UNLIMITED:
         raise problem.overflow("the least packing", 0, bound)
     message = f"the storages of arena {problem.arena!r} do not fit in its capacity of {problem.capacity:,} B."
-    hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
+    hint = f"No plan fits: at least {bound:,} B are needed {problem.assumptions} (proven). "
     hint += "Raise the capacity, shorten live ranges or make buffers smaller."
     proof: dict[str, Any] = {"required": bound, "lower_bound": bound, "peak_live_bytes": max_live, "proven": True}
     raise ArenaTooSmall(message, hint=hint, arena=problem.arena, capacity=problem.capacity, **proof)

@@ -187,7 +187,7 @@ def first_placement(model: ReuseModel) -> list[int]:
     """Return a greedy placement: pinned units first, then the largest, each at the lowest of its cheapest offsets."""
     place = Placement(model)
     for u in np.lexsort((-np.diff(model.first), -model.size, model.pin < 0)).tolist():
-        place.put(u)
+        place.place_cheapest(u)
     return place.offset
 
 

@@ -1,8 +1,9 @@
 """Local search for placements of least reuse cost: ruin and recreate (Schrimpf et al. 2000).
 
-A round removes a few units (:mod:`.reuse_model`), mostly connected ones, and begins at a unit with an active penalty if
-it draws one. It places each unit at the lowest of its cheapest offsets. A costlier result is accepted up to a threshold
-that falls to 0. The C form is ``native/reuse.c``; both forms draw the same random numbers and return the same result.
+A round removes a few units (:mod:`.reuse_model`), mostly connected ones. The first one is unplaced or has an active
+penalty, if six random draws find such a unit. Each unit is placed at the lowest of its cheapest offsets. A costlier
+result is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``; both forms draw the same random
+numbers and return the same result.
 """
 
 from collections.abc import Iterator
@@ -16,11 +17,11 @@ from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
 
 MOST_IN_MATRIX = 2_000  # maximum number of units for the weight matrix
-MOST_OUT = 12  # maximum number of units that a round selects; all unplaced units are added
+MAX_REMOVED = 12  # maximum number of units that a round selects; all unplaced units are added
 
 
 class Placement:
-    """Offsets of a model's units (−1: not placed). ``price`` returns the cost of an offset, ``put`` places a unit."""
+    """Offsets of a model's units (−1: not placed). ``price`` returns the cost of an offset."""
 
     def __init__(self, model: ReuseModel, offset: list[int] | None = None) -> None:
         self.model = model
@@ -67,7 +68,7 @@ class Placement:
             if not hard:
                 yield at, cost
 
-    def put(self, u: int) -> int:
+    def place_cheapest(self, u: int) -> int:
         """Place unit ``u`` at the lowest of its cheapest offsets; return the cost, or −1 if none fits."""
         self.offset[u], cost = min(self.costs(u), key=lambda found: found[::-1], default=(-1, -1))
         return cost
@@ -92,7 +93,7 @@ def repair(
     fields |= {name: np.zeros(n, np.int64) for name in ("best", "removed", "old", "is_removed")}
     fields |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
     fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
-    fields |= {"rounds": rounds, "threshold": threshold, "most_out": MOST_OUT, "bound": bound, "random": seed}
+    fields |= {"rounds": rounds, "threshold": threshold, "most_out": MAX_REMOVED, "bound": bound, "random": seed}
     fields |= {"has_matrix": len(fields["matrix"]) > 0}
     missing, cost = native.run_for(loops, "reuse", ("missing", "cost"), offset=np.array(start, np.int64), **fields)
     return missing, cost, fields["best"].tolist()
@@ -125,7 +126,7 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
         if not best[0] and best[1] <= bound:
             break
         slack = threshold * (rounds - turn) // rounds
-        out = _ruin(place, 1 + draw() % MOST_OUT, draw)
+        out = _ruin(place, 1 + draw() % MAX_REMOVED, draw)
         old = {u: at for u, at in out.items() if at >= 0}
         old_cost = 0
         for u, at in old.items():  # the price ignores units that are already removed, so each penalty counts once
@@ -138,7 +139,7 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
             units[k], units[j] = units[j], units[k]
         if by_size:
             units.sort(key=lambda u: -place.size[u])
-        prices = [place.put(u) for u in units]
+        prices = [place.place_cheapest(u) for u in units]
         unplaced, before = prices.count(-1), len(out) - len(old)
         new_cost = cost - old_cost + sum(price for price in prices if price > 0)
         if unplaced < before or (unplaced == before and new_cost <= cost + (draw() % (slack + 1) if slack else 0)):

@@ -61,7 +61,7 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
-    """Raise ``ArenaTooSmall`` for an extent over the capacity. ``of_graph``: add the advice for a graph.
+    """Raise ``ArenaTooSmall`` if the extent exceeds the capacity. ``of_graph``: add the advice for a graph.
 
     ``diagnostics["another_planner_would_fit"]`` is ``"no"`` if the lower bound is over the capacity,
     ``"portfolio"`` if that planner was tried and its plan fits, else ``"unknown"``.
@@ -73,7 +73,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     other, hint = "unknown", f"The lower bound is {bound:,} B, so another plan may fit: try --planner {planner}."
     if bound > summary.capacity_bytes:
         other = "no"
-        hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). Raise the capacity"
+        hint = f"No plan fits: at least {bound:,} B are needed {problem.assumptions} (proven). Raise the capacity"
         if of_graph:
             hint += ", or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
         else:

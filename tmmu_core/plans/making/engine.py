@@ -105,7 +105,7 @@ def solve(
             return _planned(graph, explicit, ir_hash, progress, over_limits=True)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
-        if isinstance(error, ArenaTooSmall) and error.undeclared:
+        if isinstance(error, ArenaTooSmall) and error.is_undeclared:
             error.diagnostics["required"] = _extent_of_undeclared(error, graph, request, ir_hash)
         tensor = error.diagnostics.get("tensor")
         if "arena" in error.required and isinstance(tensor, str):

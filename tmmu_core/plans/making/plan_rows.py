@@ -208,8 +208,8 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     """Return the alignment of each row's offset.
 
     A tensor at the start of its storage has the arena's alignment; with ``own_arenas``, at least that of its storage. A
-    view, or a tensor at another offset, has its element size, but at most the larger of the two alignments. A larger
-    declared alignment of the tensor applies.
+    view, or a tensor at another offset, has its element size, but at most the larger alignment of arena and storage. A
+    larger declared alignment of the tensor applies.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)

@@ -177,11 +177,11 @@ def _litert(data: bytes, name: str) -> Measured:
 def _micro(data: bytes, name: str, planned_model: bytes) -> Measured:
     require("tflite_micro", "running the model")
     model = MicroModel(data, name)
-    plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
+    plan = make_plan(model.runtime_graph, PlanRequest(planner=PLANNER)).plan
     planned_model = planned_model or with_plan(model, plan).data
     answer = _run_child("tflm", {"length": len(data)}, data + planned_model)
     figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}
-    own = _summary(model.as_run, plan)
+    own = _summary(model.runtime_graph, plan)
     return Measured(name, MICRO, figures["arena"], figures, own, None, {}, outputs_equal=answer["outputs_equal"])
 
 

@@ -26,7 +26,7 @@ Place = tuple[int, int]  # first byte, and the byte after the last
 
 
 @contextmanager
-def printed_to(lines: list[str]) -> Iterator[None]:
+def captured_stderr(lines: list[str]) -> Iterator[None]:
     """Redirect standard error, also of native code, and add its lines to ``lines`` at the end."""
     standard_error = os.dup(2)
     with tempfile.TemporaryFile() as file:
@@ -75,7 +75,7 @@ def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: b
     figures: dict[str, Any] = {"resident_growth": [], "reserved": []}
     for _ in range(RUNS):
         lines: list[str] = []
-        with printed_to(lines):
+        with captured_stderr(lines):
             before = resident_bytes("VmRSS")
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             results = session.run(None, feeds)
@@ -189,7 +189,7 @@ def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], lis
     lines: list[str] = []
     outputs = []
     try:
-        with printed_to(lines):
+        with captured_stderr(lines):
             interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
             generator = np.random.default_rng(0)
             main = tflite.Model.GetRootAs(model, 0).Subgraphs(0)

@@ -149,7 +149,7 @@ def read_snapshot(data: bytes) -> tuple[list[Segment[Any]], list[Events], Stacks
     except msgspec.DecodeError as error:
         what, _, place = str(error).partition(" - at ")
         raise UnreadableInput(f"the snapshot is damaged: {what}.", place=place, hint=HINT) from error
-    except Exception as error:  # a damaged pickle raises nearly anything
+    except Exception as error:  # a damaged pickle can raise any error
         what = "the snapshot is damaged: it is cut off, or its values are not those of a snapshot."
         raise UnreadableInput(what, hint=f"Copy the file again. {HINT}") from error
 
@@ -218,7 +218,7 @@ class Device:
 
 def device_of(events: Events, segments: list[Segment]) -> Device:
     """Return a device's live ranges, sorted by birth and address, from its events and its blocks at the end."""
-    _private_lanes(events, segments)
+    _set_private_lanes(events, segments)
     rows = array("q")
     allocated, steps = _traced(events, rows)
     for at, (block, segment) in dict(_active(segments)).items():
@@ -238,7 +238,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     return Device(birth, death, address, size, stack, lane, free_stack, before > 0, events, segments, max(steps, 1))
 
 
-def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
+def _set_private_lanes(events: Events, segments: Sequence[Segment]) -> None:
     """Set the pool of events in private segments: older versions of PyTorch write the pool to segments only."""
     private = [segment for segment in segments if any(segment.lane[1])]
     if not private or any(any(pool) for _, pool in events.lanes):
