@@ -68,7 +68,7 @@ def draw() -> None:
     choice = state.choice()
     job, hidden = opening.open_job(choice.source), {"scale"}
     if job.succeeded:
-        has_data = {"graph": job.result().graph, "scale": page_jobs.scales(job.result(), choice)}
+        has_data = {"graph": job.result().graph, "scale": page_jobs.scale_views(job.result(), choice)}
         hidden = {name for name, data in has_data.items() if not data}
     files = {name: HERE / "pages" / name / "page.py" for name, _ in PAGES}
     settings: dict[str, Any] = {name: {"visibility": "hidden"} for name in hidden} | {FIRST: {"default": True}}

@@ -47,7 +47,7 @@ def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
     return task_job("ranking single changes", choice, tasks.from_plan, what_if, kinds, key=(what_if, kinds))
 
 
-def alone(choice: Choice, move: Move) -> Job[Candidate]:
+def one_change(choice: Choice, move: Move) -> Job[Candidate]:
     """Return the job that plans the graph with one change."""
     return task_job("planning one change", choice, tasks.one_move, move, key=(move.kind, move.what))
 
@@ -91,7 +91,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     return {"source": shelf().put(f"{name}.fitted.tmmu.cbor.gz", graph), **compared, **limits, **arenas, **planned}
 
 
-def scales(opened: Opened, choice: Choice) -> dict[str, str]:
+def scale_views(opened: Opened, choice: Choice) -> dict[str, str]:
     """Return view → title: Shapes for a graph with dimensions; Ranks for parameters, shards or a chosen shard spec."""
     graph = opened.graph
     if graph is None:
@@ -112,17 +112,17 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
                 f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}.",
                 "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.",
             )
-        whole, opened = opened_at(choice.of_whole())
+        whole, opened = opened_at(choice.unsharded())
         request = requested(whole, opened).but(shard_spec=spec)
         return job_table().run_task(progress, tasks.ranks, planning_input(opened), request)
 
-    key = ("ranks", *choice.of_whole().problem, compact(choice.shard))
+    key = ("ranks", *choice.unsharded().problem, compact(choice.shard))
     return job_table().job(key, "planning the ranks", run)
 
 
-def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
+def size_curve(choice: Choice, dim: str) -> Job[DimCurve]:
     """Return the job that plans the sizes of one dimension; the other dimensions keep their chosen sizes."""
-    others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
+    others = choice.unsharded().but(dims={name: n for name, n in choice.dims.items() if name != dim})
     return task_job("planning the sizes", others, tasks.dim_curve, dim, key=(dim,))
 
 

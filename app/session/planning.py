@@ -202,6 +202,7 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
 
 
 _GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
+"""Default values of the settings that apply only to graphs."""
 
 
 def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
@@ -228,7 +229,7 @@ def baseline_of(choice: Choice) -> Choice | None:
         return None
     kind, _, value = choice.baseline.partition(":")
     if kind == "planner":
-        return choice.under(value)
+        return choice.with_planner(value)
     if kind in ("mode", "preset"):
         return choice.but(**{kind: value})
     if kind == "order":
@@ -259,7 +260,7 @@ def minimise_option(choice: Choice, planner: str) -> dict[str, Any]:
 
 def minimising(choice: Choice, planner: str) -> Choice:
     """Return the choice with another planner, which also minimises a plan that fits: then sizes are comparable."""
-    other = choice.under(planner)
+    other = choice.with_planner(planner)
     return other.but(options={**other.options, **minimise_option(choice, planner)})
 
 

@@ -67,11 +67,11 @@ class Choice(PlanRequest):
     model: str = ""  # model of the view History; empty: the first model
     branch: str = ""  # branch of the view History; empty: main, or the branch of the latest run
 
-    def under(self, planner: str) -> Self:
+    def with_planner(self, planner: str) -> Self:
         """Return the choice with ``planner``; options of another planner are dropped."""
         return self.but(planner=planner, options=self.options if planner == self.planner else {})
 
-    def of_whole(self) -> Self:
+    def unsharded(self) -> Self:
         """Return the choice without a shard spec and rank: it plans the whole graph."""
         return self.but(shard_spec=None, rank=0)
 

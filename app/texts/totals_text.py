@@ -137,9 +137,9 @@ def certificate(plan: Plan, arena: str) -> str:
 def status_text(plan: Plan, summary: ArenaSummary) -> str:
     """Return the optimality status of an arena as text."""
     bound, extent = summary.bound_bytes, summary.extent_bytes
-    possible = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
+    saving = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
     if summary.reuse_cost is not None:
-        possible += " A smaller plan may have a higher reuse cost."
+        saving += " A smaller plan may have a higher reuse cost."
     if summary.status == "optimal":
         reason = "equal to the lower bound" if extent == bound else "search exhausted"
         # Views are left out: a view may have another alignment than its storage.
@@ -152,14 +152,14 @@ def status_text(plan: Plan, summary: ArenaSummary) -> str:
         return "Invalid plan: the figures of this arena are not reliable."
     if summary.status == CLAIMED:
         if summary.proven_bytes is None:
-            return f"The lower bound of the reuse cost in the file is higher than the recomputed bound. {possible}"
+            return f"The lower bound of the reuse cost in the file is higher than the recomputed bound. {saving}"
         claim, recomputed = numbers.short_bytes(summary.proven_bytes), numbers.short_bytes(bound)
-        return f"The file claims a lower bound of {claim}; the recomputed bound is {recomputed}. {possible}"
+        return f"The file claims a lower bound of {claim}; the recomputed bound is {recomputed}. {saving}"
     if summary.status == INCOMPLETE:
         return "Incomplete: a part of the graph is not planned, so more memory is needed."
     if summary.status == UNPROVEN:
-        return f"Search limit reached; optimality unproven. {possible}"
-    return f"Valid, not proven optimal. {possible}"
+        return f"Search limit reached; optimality unproven. {saving}"
+    return f"Valid, not proven optimal. {saving}"
 
 
 def bound_text(plan: Plan, summary: ArenaSummary) -> str:

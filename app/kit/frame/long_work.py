@@ -26,7 +26,7 @@ def progress(
 ) -> None:
     """Draw the progress of a job, its best result, its time and a stop button; rerun the page when the job ends.
 
-    ``follow``: rerun the page also after each part of the work. ``cancel``: callback of the stop button; without it,
+    ``follow``: also rerun the page after each part of the work. ``cancel``: callback of the stop button; without it,
     the button stops the job with its best result.
     """
     drawn_state = job.done, len(job.found)
@@ -45,9 +45,9 @@ def progress(
             else:
                 st.html(f'<div class="tm" role="status">{markup.esc(text)}</div>')
             label = "Stop and keep the best plan" if job.what in ("planning", "making it fit") else "Stop"
-            label, is_stopped = "Stopping …" if job.stopped_for else label, bool(job.stopped_for)
-            st.button(label, key="stop-job", on_click=cancel or Job.stop, args=(job,), disabled=is_stopped)
-        _course([found for found in job.found if isinstance(found, tuple)], job.done)
+            label = "Stopping …" if job.stopped_for else label
+            st.button(label, key="stop-job", on_click=cancel or Job.stop, args=(job,), disabled=bool(job.stopped_for))
+        _best_so_far([found for found in job.found if isinstance(found, tuple)], job.done)
 
     watch()
 
@@ -76,7 +76,7 @@ def restart_button(job: Job[Any]) -> None:
         st.button("Start again", key=f"restart.{hash(job.key)}", on_click=job_table().forget, args=(job.key,))
 
 
-def _course(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None:
+def _best_so_far(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None:
     if not improvements:
         return
     arena, last = improvements[-1]

@@ -109,7 +109,7 @@ def canvas(
         "zoom": lambda edges: state.choose(zoom=edges and tuple(round(max(0.0, edge), 3) for edge in edges)),
     }
     if steps is None:
-        callbacks["ghost"] = lambda place: tensor_card.put(plan, place)
+        callbacks["ghost"] = lambda place: tensor_card.try_offset(plan, place)
     draw(handle, callbacks, key=key, **settings | more)
 
 

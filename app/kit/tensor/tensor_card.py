@@ -1,4 +1,4 @@
-"""The cards of the selected tensor: its facts, why it has its offset, another place for it, and the replay."""
+"""The cards of the selected tensor: its facts, why it has its offset, another offset for it, and the replay."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,8 +18,8 @@ from tmmu_core.plans.model import Plan
 MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
 
 
-def tried(plan: Plan) -> OffsetEffect | None:
-    """Return the tried place and its conflicts; ``None`` if no place is tried or the plan lacks the selected tensor."""
+def tried_effect(plan: Plan) -> OffsetEffect | None:
+    """Return the tried offset and its conflicts; ``None`` without a tried offset or a selected tensor of the plan."""
     chosen = state.choice()
     if chosen.tried is None or chosen.selected not in plan.row_of:
         return None
@@ -27,16 +27,15 @@ def tried(plan: Plan) -> OffsetEffect | None:
 
 
 def ghost_settings(plan: Plan) -> dict[str, Any] | None:
-    """Return the result of :func:`tried` as input of the canvas; ``None`` without a result."""
-    place = tried(plan)
-    if place is None:
+    """Return the result of :func:`tried_effect` as input of the canvas; ``None`` without a result."""
+    if (effect := tried_effect(plan)) is None:
         return None
-    fields = {name: getattr(place, name) for name in ("offset", "birth", "legal", "extent")}
-    return {"id": plan.tensor_ids[place.row], "conflicts": list(place.conflicts), **fields}
+    fields = {name: getattr(effect, name) for name in ("offset", "birth", "legal", "extent")}
+    return {"id": plan.tensor_ids[effect.row], "conflicts": list(effect.conflicts), **fields}
 
 
-def put(plan: Plan, place: Mapping[str, Any]) -> None:
-    """Store the place of a dragged box as the tried place. The offset is rounded to the alignment."""
+def try_offset(plan: Plan, place: Mapping[str, Any]) -> None:
+    """Store the place of a dragged box as the tried offset, rounded to the alignment."""
     name = str(place["id"])
     offset = on_grid(plan, name, int(place["offset"]))
     state.choose(selected=name, tried=(max(0, offset), max(0, int(place["birth"]))))
@@ -56,7 +55,7 @@ def replay_button(shown: Shown) -> None:
         controls.button("Replay the placement", "replay-placement", _turn(shown, 1), icon=icon, help=about)
 
 
-def turns(shown: Shown) -> list[int] | None:
+def replay_controls(shown: Shown) -> list[int] | None:
     """Draw the controls of the replay, and return the rows placed so far; ``None`` without a replay."""
     plan, chosen, total = shown.plan, state.choice().turn, _placements(shown)
     if chosen is None or not total:
@@ -87,7 +86,7 @@ def _turn(shown: Shown, turn: int) -> dict[str, Any]:
 
 
 def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool = False) -> None:
-    """Draw the selected tensor's cards, else the largest buffers. ``device``: on page Device."""
+    """Draw the selected tensor's cards, else the largest buffers. ``device``: in the view Device."""
     plan, name = shown.plan, state.choice().selected
     colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
     if not name:
@@ -114,10 +113,10 @@ def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool =
             st.switch_page("pages/graph/page.py")
     order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
     controls.linked_html(tensor_text.why_offset(plan, explain_offset(plan, name, order.storages), order))
-    if (place := tried(plan)) is None:
+    if (effect := tried_effect(plan)) is None:
         st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
     else:
-        controls.linked_html(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST))
-        controls.button("Undo", "untried", {"tried": None})
+        controls.linked_html(markup.fragment("tried_place", plan=plan, tried=effect, most=tensor_text.MOST))
+        controls.button("Undo", "undo-offset", {"tried": None})
     replay_button(shown)
     marks.certificate(shown)

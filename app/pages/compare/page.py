@@ -64,7 +64,7 @@ def page() -> None:
     _pick(options, chosen.baseline)
     if moves:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
-        changes_view.in_order(moves)
+        changes_view.draw_moves(moves)
     elif comparison.lines:
         tables, listed = change_text.line_tables(comparison.lines, MOST_LINES)
         st.html(markup.heading("Growth at the peak", f"{listed}, largest change first"))
@@ -91,7 +91,7 @@ def baselines(shown: Shown) -> dict[str, str]:
     if shown.opened.plan is None:
         for name in sorted(planning.planners_for(shown.opened), key=lambda name: name != "auto"):
             if name != shown.choice.planner:
-                stops_early = planning.minimising(chosen, name) != chosen.under(name)
+                stops_early = planning.minimising(chosen, name) != chosen.with_planner(name)
                 options[f"planner:{name}"] = f"planner {name}" + ", stops when the plan fits" * stops_early
     if shown.opened.graph is not None:
         options |= {f"mode:{m}": f"mode {m}" for m in MODES if m != shown.choice.mode}

@@ -41,7 +41,7 @@ def draw(shown: Shown) -> None:
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
         st.html(markup.view_title("No memory limit. Enter a limit above to find changes that make the plan fit"))
-        ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
+        _draw_ranking(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
             _memory(shown, preview, unlimited := Capacity(numbers.UNLIMITED))
@@ -86,7 +86,7 @@ def pick_kinds() -> None:
 
 
 def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    wanted = (shown.key, capacity.key, _kinds())  # the search that the button starts; other problems do not start it
+    wanted = (shown.key, capacity.key, _kinds())  # identifies the search that the button "Find the minimum" starts
     minimum_job = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") == wanted else None
     is_searched = minimum_job is not None and minimum_job.wait(planning.WAIT_SECONDS) and minimum_job.succeeded
     points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and is_searched else fitted.curve
@@ -101,7 +101,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     with left:
         if preview.moves:
             st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
-            in_order(preview.moves)
+            draw_moves(preview.moves)
         if fitted.answer != "fits":
             bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
             st.html(markup.heading(f"Why at least {bound} are needed with the allowed changes"))
@@ -129,9 +129,9 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             lowest = fitted.lower_bound_for(capacity)
             limit = "the lower bound" if least == lowest else f"lower bound {numbers.short_bytes(lowest)}"
             st.html(f'<div class="tm">Smallest plan found: {numbers.short_bytes(least)}, {limit}</div>')
-    by_module(replace(fitted, best=preview))
+    _draw_modules(replace(fitted, best=preview))
     _memory(shown, preview, capacity)
-    ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
+    _draw_ranking(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
@@ -142,7 +142,7 @@ def _plan_with_selected_change() -> Candidate | None:
     move = next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)
     if move is None:
         return None
-    job = page_jobs.alone(state.choice(), move)
+    job = page_jobs.one_change(state.choice(), move)
     return job.result() if job.wait(planning.WAIT_SECONDS) and job.succeeded else None
 
 
@@ -240,7 +240,7 @@ CHOSEN = "fit.move"  # session key: (kind, description) of the selected change, 
 MOST_LISTED = 40
 
 
-def in_order(moves: Sequence[Move]) -> None:
+def draw_moves(moves: Sequence[Move]) -> None:
     """Draw the changes that led to a plan, in the order in which they were applied."""
     head, rows = ("change", "saved", "extra FLOPs", "transferred", "details · why it is allowed"), []
     for move in moves:
@@ -253,7 +253,7 @@ def in_order(moves: Sequence[Move]) -> None:
     st.html(markup.table([head[k] for k in shown], cells, numbers=range(1, len(shown) - 1)))
 
 
-def by_module(fitted: Fitted) -> None:
+def _draw_modules(fitted: Fitted) -> None:
     """Draw the memory of each module and the node at the peak; draw nothing for a graph without a backward pass."""
     titles, rows = module_table(fitted)
     if not rows:
@@ -265,7 +265,7 @@ def by_module(fitted: Fitted) -> None:
     st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
 
 
-def ranked(job: Job[WhatIf], current_bytes: int) -> None:
+def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:
     """Draw the table of single changes: other planners, then the largest savings. A click previews the plan."""
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:

@@ -75,7 +75,7 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
             marks.pick_layer(shown)
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        marked = tensor_card.turns(shown) or marks.rows(shown)
+        marked = tensor_card.replay_controls(shown) or marks.rows(shown)
         flags = [*review_panel.flags(shown), *marks.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in STEP_VIEWS:

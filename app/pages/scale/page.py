@@ -29,7 +29,7 @@ def page() -> None:
     """Draw the view Shapes or the view Ranks, or a hint for a file that has neither view."""
     shown = page_frame.draw()
     graph = shown.opened.graph
-    views = page_jobs.scales(shown.opened, state.choice())
+    views = page_jobs.scale_views(shown.opened, state.choice())
     if not views or graph is None:
         title = "Scale needs a graph with a named dimension, or with parameters to shard"
         hint = 'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.'
@@ -46,7 +46,7 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
     """Draw the curves over the chosen dimension (default: the first by name)."""
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
-    job = page_jobs.over_dim(chosen, dim)
+    job = page_jobs.size_curve(chosen, dim)
     title = f"Planning for sizes of {dim}"
     curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
     if curve is None:
@@ -150,7 +150,7 @@ MOST_CLASSES = 24
 def draw_ranks(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
-    chosen = chosen.of_whole().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
+    chosen = chosen.unsharded().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
     title = st.container()  # drawn after the ranks are planned
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:

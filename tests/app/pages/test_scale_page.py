@@ -78,7 +78,7 @@ def test_graph_without_named_dimensions_is_offered_one() -> None:
     next(button for button in at.button if "dynamic batch" in button.label).click().run()
     assert title(at) == "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
     empty = opening.Opened("", "", graph([], [], dims={"B": Dim(1, 4)}))
-    assert not page_jobs.scales(empty, Choice())
+    assert not page_jobs.scale_views(empty, Choice())
 
 
 def test_chosen_size_is_used_by_all_pages() -> None:
@@ -92,7 +92,7 @@ def test_chosen_size_is_used_by_all_pages() -> None:
 def test_stopped_job_without_a_planned_size_has_no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = peak_over_dim(graph_of(), "B", PlanRequest(), lambda *_: False)
     job: Job[DimCurve] = job_table().job("stopped", "planning the sizes", lambda _: curve)
-    monkeypatch.setattr(page_jobs, "over_dim", lambda *_: job)
+    monkeypatch.setattr(page_jobs, "size_curve", lambda *_: job)
     assert title(opened("shapes", graph=DYNAMIC)) == "No size of B was planned"
 
 
