@@ -193,7 +193,7 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
         if name not in previous and os.path.lexists(folder / name):
             message = f"{folder / name} exists, and no earlier export wrote it."
             raise UnwritableOutput(message, "Write to another folder, or delete this file.")
-    # First, so that the next export knows the files of an export that was killed.
+    # The manifest is written first, so that the next export knows the files of an export that was killed.
     replace_file(folder / MANIFEST, _manifest(dict.fromkeys([*names, *previous])))
     size = sum(replace_file(folder / name, piece()) for name, piece in files.items())
     for name in previous:

@@ -11,7 +11,7 @@
   memory (``workspace``), live from the start.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: Vela's commands contain
   addresses. A tensor that Vela's plan places inside of the scratch tensor is a view of the scratch tensor.
-* The size of a dynamic dimension of ``shape_signature`` is in ``shape``. A note lists the dynamic sizes of the inputs.
+* A dynamic dimension of ``shape_signature`` has its size in ``shape``. A note lists the dynamic sizes of the inputs.
 * The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
   use of a body has its own activations; constants and variables are shared.
 * ``Node.unplanned`` lists bodies that are not planned, and results whose size depends on data or is a placeholder.
@@ -53,19 +53,19 @@ def refusal(data: bytes) -> str:
 
 def read(data: bytes, name: str = "") -> Graph:
     """Return the graph of the first subgraph and of those it runs. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
-    return built(data, name)[0]
+    return graph_and_builder(data, name)[0]
 
 
-def built(data: Any, name: str) -> tuple[Graph, "_Reading"]:
-    """Return the graph of :func:`read`, and its reader, which has the model's tables and the tensor ids."""
+def graph_and_builder(data: Any, name: str) -> tuple[Graph, "_GraphBuilder"]:
+    """Return the graph of :func:`read`, and its builder, which has the model's tables and the tensor ids."""
     import tflite  # slow to import
 
     try:
         file = ModelFile(tflite, data)
         if not file.model.SubgraphsLength():
             raise UnreadableInput("the model has no subgraph.", hint="Convert the model again.")
-        reading = _Reading(file, name)
-        return reading.graph(), reading
+        builder = _GraphBuilder(file, name)
+        return builder.graph(), builder
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         # The parser raises these for offsets outside of the file.
         what = f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes)."
@@ -74,11 +74,11 @@ def built(data: Any, name: str) -> tuple[Graph, "_Reading"]:
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
     """Return the constants of ``graph``. ``data`` is the file's bytes, or a memory map of the file at ``where``."""
-    _, reading = built(data, name)
+    _, builder = graph_and_builder(data, name)
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
     read_range = partial(in_file, where) if where else partial(in_memory, memoryview(data))
-    stored = {name: tensor for name, tensor in reading.constants.items() if name in ids and not is_external(tensor)}
-    return Constants({name: partial(read_range, *reading.file.place(tensor)) for name, tensor in stored.items()})
+    stored = {name: tensor for name, tensor in builder.constants.items() if name in ids and not is_external(tensor)}
+    return Constants({name: partial(read_range, *builder.file.place(tensor)) for name, tensor in stored.items()})
 
 
 @dataclass
@@ -92,8 +92,8 @@ class Use:
     variable_of: dict[int, str] = field(default_factory=dict)  # number of a handle → the name of its variable
 
 
-class _Reading:
-    """The graph of a model while it is read; a ``scopes.Host``."""
+class _GraphBuilder:
+    """Builder of the graph of a model; a ``scopes.Host``."""
 
     def __init__(self, file: ModelFile, name: str) -> None:
         self.file, self.name = file, name
@@ -109,7 +109,7 @@ class _Reading:
         self.persistent: dict[tuple[int, int], str] = {}  # subgraph and tensor number → id of a constant or variable
         self.planned = {0}  # numbers of the subgraphs that are in the graph
         self.unsized: set[int] = set()  # numbers of the subgraphs with a tensor that has no size
-        self.repeated = 0  # words of all uses beyond the first use of each subgraph
+        self.repeated = 0  # sum of ``item_count`` over all uses but the first of each subgraph
 
     def graph(self) -> Graph:
         main = self.main
@@ -222,7 +222,6 @@ class _Reading:
             return None
 
     def _flattener(self, caller: Use, body: Subgraph, operands: Sequence[int], kind: str) -> scopes.Flatten:
-
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             use = Use(body, scope, (*caller.enclosing, caller.subgraph.number))
             self.uses.append(use)

@@ -7,7 +7,7 @@
     [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …
 
 The planner prints live ranges (last step included) and offsets of the buffers in the arena's head. The allocator prints
-the sizes of the arena, its head and its tail, and the size of each kind of persistent buffers in the tail. Persistent
+the sizes of the arena, its head and its tail, and the size of each kind of persistent buffer in the tail. Persistent
 buffers are live at every step. If the log has no line of the planner, the head becomes one buffer. Other lines are
 ignored. If the log has several plans, the last one is read.
 """
@@ -20,8 +20,9 @@ from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
 _NUMBER = r"(\d{1,19})"
-_FIELDS = rf"\(id={_NUMBER}\): size={_NUMBER}, offset={_NUMBER}, first_used={_NUMBER},? last_used={_NUMBER}"
-_PLAN = re.compile(_FIELDS, re.A)
+_PLAN = re.compile(
+    rf"\(id={_NUMBER}\): size={_NUMBER}, offset={_NUMBER}, first_used={_NUMBER},? last_used={_NUMBER}", re.A
+)
 _ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) {_NUMBER} bytes", re.A)
 _KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMBER} bytes", re.A)
 

@@ -62,12 +62,12 @@ class MicroModel:
     def __init__(self, data: bytes, name: str = "") -> None:
         """Read a model. Raises ``Misuse`` for Vela's models and unplanned parts, and errors of :func:`.tflite.read`."""
         with source_of_errors(name):
-            self.graph, reading = tflite.built(data, name)
+            self.graph, builder = tflite.graph_and_builder(data, name)
             self.data = data
-            self.file = reading.file
+            self.file = builder.file
             subgraphs = range(self.file.model.SubgraphsLength())
             self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]  # tensors of each subgraph
-        self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]  # subgraph, tensor ids by number
+        self.uses = [(use.subgraph.number, use.ids) for use in builder.uses]  # subgraph, tensor ids by number
         self.name = name or "the model"
         if any(operator.instr == tflite.NPU for operator in self.file.subgraph(0).operators):
             what = f"{self.name} is compiled by Vela, and its commands contain the addresses of Vela's plan."

@@ -4,9 +4,8 @@ Symbolic inference supports onnxruntime's own operators and some sums of sizes. 
 model runs twice, at the assumed sizes or at common ones, with different input values. Shapes that differ are not used.
 Equal shapes may still depend on data, so every shape of a run is marked ``measured``.
 
-A subprocess of this module (:func:`main`) with limits on time and memory uses onnxruntime, whose profile has an event
-for each execution of a node, in bodies too, with types and shapes of the outputs. The current folder is a temporary
-one, because onnxruntime leaves files in it.
+onnxruntime runs in a subprocess (:func:`main`) with limits on time and memory, in a temporary folder, because it leaves
+files there. Its profile has an event for each execution of a node, also in bodies, with types and shapes of outputs.
 """
 
 import contextlib
@@ -62,8 +61,8 @@ def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
     """Return the shapes that onnxruntime infers at ``point``; none without sympy, or for models with scope nodes."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
-    response = _run_child("symbols", {}, bind(model, dict(point)))
-    return {name: (element, list(shape)) for name, (element, shape) in response.get("symbols", {}).items()}
+    response = _run_child("infer", {}, bind(model, dict(point)))
+    return {name: (element, list(shape)) for name, (element, shape) in response.get("shapes", {}).items()}
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def _branches_taken(flat: Flat, computed: set[str]) -> Iterator[tuple[str, bool]
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
-    """Return the default point, then points with a usual length for one, two or all assumed lengths."""
+    """Return the default sizes, then sizes with a usual length for one, two or all assumed lengths."""
     default = sizes.point()
     lengths = [name for name in sorted(sizes.assumed) if default[name] == LENGTH_ENVELOPE.max][:MAX_LENGTHS]
     groups = [*combinations(lengths, 1), *combinations(lengths, 2), tuple(lengths)]
@@ -271,18 +270,18 @@ def _executions(profile: str) -> list[list[Any]]:
     return executions
 
 
-def symbols(model: bytes) -> dict[str, Any]:
-    """Return the fixed shapes that onnxruntime infers, as ``{"symbols": {name: [element type, shape]}}``."""
+def infer(model: bytes) -> dict[str, Any]:
+    """Return the fixed shapes that onnxruntime infers, as ``{"shapes": {name: [element type, shape]}}``."""
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
     inferred = SymbolicShapeInference.infer_shapes(onnx.ModelProto.FromString(model), auto_merge=True)
     found = declared_by(inferred).items()
-    return {"symbols": {name: shape for name, shape in found if all(isinstance(n, int) and n >= 0 for n in shape[1])}}
+    return {"shapes": {name: shape for name, shape in found if all(isinstance(n, int) and n >= 0 for n in shape[1])}}
 
 
 def main(arguments: list[str]) -> None:
     """Serve one request. ``arguments``: limits in seconds and bytes, and the name of the function to call."""
     limit_process(int(arguments[0]), int(arguments[1]), MAX_FILE_BYTES)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        function: Any = run if arguments[2] == "run" else symbols
+        function: Any = run if arguments[2] == "run" else infer
         serve(function)

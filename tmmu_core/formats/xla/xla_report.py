@@ -76,5 +76,5 @@ def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
 
 def _bytes(shape: re.Match[str]) -> int:
     bits = int(shape[2] or 8) * (2 if shape[1] == "c" else 1)
-    sides = [int(side) for side in shape[3].split(",") if side and len(side) < 20]
-    return (prod(sides) * bits + 7) // 8
+    dims = [int(dim) for dim in shape[3].split(",") if dim and len(dim) < 20]
+    return (prod(dims) * bits + 7) // 8

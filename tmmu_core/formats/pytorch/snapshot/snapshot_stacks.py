@@ -15,8 +15,8 @@ import msgspec
 
 from tmmu_core.base.struct_types import register_types
 
-COUNT = 10
-NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(COUNT)
+CODE_COUNT = 10
+NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(CODE_COUNT)
 """Phase codes, in order: no frames; no frame that matches a rule; module or function call; autograd engine; optimizer
 step; creation of optimizer state; creation, load or move of parameters; an ``__init__`` of any class; ``zero_grad``;
 buffers of libraries and communication."""
@@ -46,7 +46,7 @@ class Stacks:
         self._row_of: dict[Any, int] = {}
 
     def row(self, frames: Any) -> int:
-        """Return the row of a stack; ``frames``: ``None``, ``msgspec.Raw`` or dicts in a list that the caller keeps."""
+        """Return the row of a stack. ``frames``: ``None``, ``msgspec.Raw``, or dicts in a list that stays in memory."""
         if frames is None:
             return 0
         is_json = isinstance(frames, msgspec.Raw)

@@ -215,7 +215,7 @@ def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     # Autograd's threads run no Python code: without C++ frames their allocations have no stack at all.
     is_autograd_thread = has_phases & (stack == codes.NO_STACK) & ~found.is_before
     stack = np.where(is_autograd_thread, codes.BACKWARD, stack)
-    code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.COUNT)], np.int64)[stack]
+    code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.CODE_COUNT)], np.int64)[stack]
     of_phase = _PhaseColumns(found, stack, freed_by)
 
     code[(stack == codes.OPTIMIZER) & of_phase.outlasts_phase] = STATES
@@ -237,7 +237,7 @@ class _PhaseColumns:
     """The phases in which allocations begin and end, as columns with one row per allocation."""
 
     def __init__(self, found: Device, stack: I64, freed_by: I64) -> None:
-        own = np.array([_PHASES.get(code, -1) for code in range(codes.COUNT)], np.int64)[stack]
+        own = np.array([_PHASES.get(code, -1) for code in range(codes.CODE_COUNT)], np.int64)[stack]
         with_phase = np.flatnonzero((own >= 0) & ~found.is_before)
         order = with_phase[np.argsort(found.birth[with_phase], kind="stable")]
         self._steps, phases = found.birth[order], own[order]
