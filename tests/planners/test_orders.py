@@ -7,7 +7,7 @@ import numpy as np
 from tests.planners.packings import live_steps, problem, problem_with
 from tests.support.small_problems import mixed, plain
 from tmmu_core.planners.columns import Columns, columns
-from tmmu_core.planners.greedy import ORDERS, sorted_storages, widest
+from tmmu_core.planners.greedy import ORDERS, breadths, sorted_storages
 from tmmu_core.planners.problem import Problem, without_empty
 
 SMALL = [*(mixed(seed) for seed in range(60)), *(plain(seed, n) for seed, n in product(range(4), (1, 2, 5, 24)))]
@@ -41,7 +41,7 @@ def keys(p: Problem, cols: Columns) -> dict[str, list[tuple[int, ...]]]:
     lives, steps = held(cols), [len(live_steps(p, i)) for i in range(len(p))]
     live = [sum(cols.size[i] for i, columns_of in enumerate(lives) if c in columns_of) for c in range(len(cols.births))]
     breadth = [max((live[c] for c in columns_of), default=0) for columns_of in lives]
-    assert widest(cols).tolist() == breadth
+    assert breadths(cols).tolist() == breadth
     return {
         "size": [(size, len(life)) for size, life in zip(cols.size, lives, strict=True)],
         "area": [(size * life,) for size, life in zip(cols.size, steps, strict=True)],

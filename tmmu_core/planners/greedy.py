@@ -44,7 +44,7 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 def sorted_storages(cols: Columns, order: str) -> list[int]:
-    """Return the storages by the keys of an order, greatest first (``birth``: earliest), then in normative order.
+    """Return the storages sorted by an order's keys, greatest first (``birth``: earliest); ties in normative order.
 
     ===============  ================================================================================
     ``size``         bytes; births during the lifetime
@@ -72,7 +72,7 @@ def sorted_storages(cols: Columns, order: str) -> list[int]:
         case "size_length":
             return _sorted_by(_byte_steps(cols, births))
         case _:
-            return _sorted_by(widest(cols), cols.sizes)
+            return _sorted_by(breadths(cols), cols.sizes)
 
 
 def _sorted_by(*keys: NDArray[Any]) -> list[int]:
@@ -89,7 +89,7 @@ def _byte_steps(cols: Columns, steps: I64) -> NDArray[Any]:
     return cols.sizes.astype(np.int64 if largest < 2**63 else object) * steps
 
 
-def widest(cols: Columns) -> NDArray[Any]:
+def breadths(cols: Columns) -> NDArray[Any]:
     """Return, per storage, the maximum of the live bytes during its lifetime."""
     live = cols.live_bytes()
     levels = [live]  # levels[l][c]: maximum over compressed steps [c, c + 2^l)
@@ -132,13 +132,13 @@ def _columns(cols: Columns, sequence: Sequence[int]) -> dict[str, Any]:
 
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
     """Return the offsets of a run of the native loop with the segment tree; ``cols`` must be ``is_small``."""
-    leaves, rows, missing = 1 << max(len(cols.births) - 1, 0).bit_length(), max(1024, 16 * len(cols)), True
+    leaves, rows = 1 << max(len(cols.births) - 1, 0).bit_length(), max(1024, 16 * len(cols))
     extra_of, (extra_other, extra_kind) = cols.extra_conflicts.first, cols.extra_conflicts.table.T.copy()
     tables = _columns(cols, sequence) | {name: getattr(cols, name) for name in ("part_of", "part_lo", "part_hi")}
     tables |= {"extra_of": extra_of, "extra_other": extra_other, "extra_kind": extra_kind}
     tables["placed"] = np.empty(np.diff(extra_of).max(initial=0), np.int64)
     tables["blocked"] = np.empty(200 * int(np.diff(cols.part_of).max(initial=1)), np.int64)
-    while missing:
+    while True:
         offset, begin = np.full(len(cols), -1, np.int64), np.zeros(4 * leaves, np.int64)
         tables |= {name: np.zeros(4 * leaves, np.int32) for name in ("count", "room")}
         tables |= {
@@ -148,8 +148,9 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
             "ends": np.empty(rows, np.int64),
         }
         call = native.call_of("tree", n=len(cols), leaves=leaves, tightest=tightest, pool=rows, **tables)
-        missing, rows = not native.run(loops, "tree", call), 4 * rows
-    return offset.tolist()
+        if native.run(loops, "tree", call):
+            return offset.tolist()
+        rows *= 4  # there were too few rows for the lists of address ranges
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
