@@ -45,10 +45,10 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
                 found[parent]["gradients"] += size
         elif tensor.role == "optimizer_state":  # MODULE.PARAMETER.STATE
             found[parent.rpartition(".")[0]]["optimizer_state"] += size
-    kept, module = _results_for_backward(graph_after), _module_of_node(graph_before)
+    kept, module_of = _results_for_backward(graph_after), _module_of_node(graph_before)
     offloaded = {node.offloads for node in graph_after.nodes if node.offloads}
     for name, node_id in sorted((_results_for_backward(graph_before) | kept).items()):
-        size, path = size_of[name], module[node_id]
+        size, path = size_of[name], module_of[node_id]
         found[path]["activations"] += size
         found[path]["offloaded" if name in offloaded else "kept" if name in kept else "recomputed"] += size
     for path, size in fitted_peak(fitted)["modules"].items():
@@ -77,7 +77,7 @@ CHUNKED_LOSS = (
 
 
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
-    """Describe the peak of the best plan, counted over the arenas that the capacity limits.
+    """Return facts about the peak of the best plan, counted over the arenas that the capacity limits.
 
     ``node`` is the node that runs at the peak, and ``module`` is its module. ``tensors`` lists the live storages that
     are not persistent as ``(tensor, bytes, module)``. ``modules`` maps each module to the bytes of its storages. Both
@@ -86,11 +86,11 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     graph, plan = fitted.best.plan_input.graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
     producers = {name: each for each in graph.nodes for name in each.outputs}
-    module = _module_of_node(fitted.start.plan_input.graph)
+    module_of = _module_of_node(fitted.start.plan_input.graph)
     for each in graph.nodes:
         original = producers[each.offloads].node_id if each.offloads in producers else each.recomputes
-        if original in module:
-            module[each.node_id] = module[original]
+        if original in module_of:
+            module_of[each.node_id] = module_of[original]
     node = plan.node_at(step)
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     live: list[tuple[str, int, str]] = []
@@ -102,13 +102,13 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
         if tensor.persistent or row.arena not in limited or not size:
             continue
         producer = producers.get(tensor.id)
-        path = "" if producer is None else module.get(producer.node_id, "")
+        path = "" if producer is None else module_of.get(producer.node_id, "")
         live.append((tensor.id, size, path))
         modules[path] += size
         loss_bytes += size if producer is not None and any(word in producer.instr for word in LOSS_OPERATORS) else 0
     return {
         "node": node,
-        "module": module.get(node, ""),
+        "module": module_of.get(node, ""),
         "tensors": tuple(live),
         "modules": dict(sorted(modules.items(), key=lambda each: (-each[1], each[0]))),
         "suggestion": CHUNKED_LOSS if 4 * loss_bytes > sum(modules.values()) else "",
@@ -125,7 +125,7 @@ def _module_of_node(graph: Graph) -> dict[str, str]:
 def _results_for_backward(graph: Graph) -> dict[str, str]:
     """Return result → the node that computes it, for the results of the forward pass that the backward pass reads.
 
-    If the backward pass reads a recomputed result, the ids are those of the initial graph.
+    A recomputed result and its node have their ids in the initial graph.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}

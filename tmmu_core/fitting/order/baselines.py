@@ -1,11 +1,11 @@
-"""The orders of units that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), computed over storages.
+"""The orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), for units: nodes that run together.
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
   2006): run the ready unit that raises the peak least; of equal ones, the one that leaves the fewest live bytes. With a
   threshold (pytorch#161810): if each ready unit adds more bytes than the threshold, run the one whose first reader
   comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
-* **Depth first**: run the units with the fewest touched bytes first, each directly after inputs that have not yet run.
+* **Depth first**: take the units by touched bytes, fewest first; run each directly after its inputs that have not run.
 * **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first,
   unless it raises the peak so far.
 

@@ -1,8 +1,8 @@
 """Plan the input of a fit: lower its graph (``PlanInput``), and plan it (``Candidate``).
 
-Lowering writes the mode, preset, order and sizes of a request into the graph itself. With default options, a plan of
-the lowered graph has the live ranges that the options of the request give for the original graph. So moves do not
-depend on the mode, and a fitted file is planned without options. No other module of ``fitting`` calls planners.
+Lowering writes the mode, preset, order and sizes of a request into the graph itself: planned with default options, the
+lowered graph has the live ranges of the request. So moves do not depend on the mode, and a fitted file is planned
+without options. No other module of ``fitting`` calls planners.
 """
 
 from collections.abc import Iterator, Mapping
@@ -150,7 +150,7 @@ class Candidate:
 
 
 def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
-    """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities and ``budget``.
+    """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities or budget.
 
     If the request has a shard spec, the candidate is the share of the request's rank. Raises ``ContractError``.
     """

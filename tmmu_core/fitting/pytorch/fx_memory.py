@@ -1,6 +1,6 @@
 """Measure memory while operators run: the live bytes of all storages, and the scratch memory of kernels on a GPU.
 
-Scratch memory is the bytes that an operator allocates beside its results, and frees when it returns. A trace with fake
+Scratch memory is memory that an operator allocates besides its results, and frees when it returns. A trace with fake
 tensors does not show these bytes. They can exceed the result, as in a cuDNN convolution. So each operator runs on the
 GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the bytes. Memory that a library
 keeps after its first call, such as the workspace of cuBLAS, is not counted.
@@ -37,7 +37,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
-        """``held_bytes``: bytes of ``live``, even of freed ones. ``peak_bytes``: maximum of the live bytes so far."""
+        """``held_bytes``: bytes of ``live``, freed storages too. ``peak_bytes``: maximum of the live bytes so far."""
         for tensor in tensors:
             self._add(tensor)
         self._measure()

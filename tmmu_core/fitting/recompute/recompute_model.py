@@ -39,7 +39,7 @@ MOST_BYTES, MOST_NODE_FLOPS = 2**62, 2**61
 
 @dataclass(frozen=True, eq=False)
 class RecomputeModel:
-    """Steps and storages of a plan input. Nodes are positions of its order, storages are rows of the liveness."""
+    """A plan input as arrays. A node is a position in its order; a storage is a row of the liveness."""
 
     liveness: Liveness
     flops: int  # FLOPs of all nodes with a known cost, before any move
@@ -61,7 +61,7 @@ class RecomputeModel:
     size: I64  # shape (storages,): bytes, rounded up to the arena's alignment
     arena: I64
     saved_or_output: Mask
-    """Shape (storages,): whether it is saved for backward or a graph output. If never dropped, it is not reused."""
+    """Shape (storages,): whether it is saved for backward or a graph output. It is reused in place only if dropped."""
     late: Mask  # shape (positions,): whether the node is not in the forward pass
     stays_live: Mask  # shape (storages,): whether it is live after the last node, as an output
     starts_live: Mask  # shape (storages,): whether it is live before the first node, as an input
