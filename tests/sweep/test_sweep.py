@@ -174,7 +174,7 @@ def test_external_scheduler_is_used(
     command = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
     here, existing = (json.loads(tmmu(*command, *how)[1]) for how in ((), ("--scheduler", scheduler)))
     assert [*map(_untimed, existing["rows"])] == [*map(_untimed, here["rows"])]
-    monkeypatch.setattr(sweep_run, "NEEDED", "import there_is_no_such_module")
+    monkeypatch.setattr(sweep_run, "IMPORT_CHECK", "import there_is_no_such_module")
     code, _, err = tmmu(*command, "--scheduler", scheduler)
     assert (code, "not installed on it: No module named" in err) == (2, True)
 

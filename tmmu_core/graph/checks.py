@@ -182,7 +182,7 @@ def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
         message = f"the tensor {name!r} has the alignment {alignment}, which is not a power of two up to 2^63."
         raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
     if tensor.arena == "":
-        message, hint = f'the tensor "{name}" has an arena without a name.', "Name an arena, or omit the field."
+        message, hint = f"the tensor {name!r} has an arena without a name.", "Name an arena, or omit the field."
         refuse("unknown_arena", f"{path}.arena", message, hint, tensor=name)
     for j, other in enumerate(tensor.must_not_alias):
         if other not in known:
@@ -226,7 +226,7 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
     sizes: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
-            message = f"the dimension {name!r} has the range [{dim.min}, {dim.max}]."
+            message = f"the dimension {name!r} has the invalid range [{dim.min}, {dim.max}]."
             refuse("dim_envelope", f"$.dims.{name}", message, 'Write 0 ≤ "min" ≤ "max".')
         sizes[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):

@@ -195,7 +195,9 @@ DASK_SETTINGS = {
     "distributed.admin.system-monitor.interval": "5s",
 }
 """Dask settings for local workers."""
-NEEDED = "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this statement
+IMPORT_CHECK = (
+    "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this statement
+)
 
 Results = tuple[PointResult, ...]
 
@@ -220,8 +222,8 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
             with connected as client:
                 client.wait_for_workers(1, timeout=60)
                 try:  # without this check, workers that cannot load a task die, and the sweep never ends
-                    client.run_on_scheduler(exec, NEEDED)
-                    client.run(exec, NEEDED)
+                    client.run_on_scheduler(exec, IMPORT_CHECK)
+                    client.run(exec, IMPORT_CHECK)
                 except ImportError as error:
                     raise ConnectionError(f"tmmu-plan-explorer is not installed on it: {error}") from error
                 yield client
