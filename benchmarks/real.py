@@ -9,7 +9,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,15 +151,13 @@ def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> tuple[list[Besid
     return found, failures
 
 
-def measure(name: str, make: Callable[[], tuple[Any, Any]]) -> dict[str, Any]:
-    """Return the fields of ``Found`` for one training step."""
-    import torch
-
+def measured_fits(
+    name: str, module: Any, inputs: tuple[Any, ...], percents: Iterable[int]
+) -> tuple[Any, Start, list[Row]]:
+    """Fit and run one training step; return a fit without a limit, the result without a fit, and a row per budget."""
     import tmmu_core as tmmu
     from tmmu_core.library.torch_fit import TorchFit
 
-    torch.manual_seed(0)
-    module, inputs = make()
     module = module.train()
     start = tmmu.fit(module, "1PiB", example_inputs=inputs)
     assert isinstance(start, TorchFit)
@@ -170,7 +168,7 @@ def measure(name: str, make: Callable[[], tuple[Any, Any]]) -> dict[str, Any]:
         for storage in {each.untyped_storage()._cdata: each.untyped_storage() for each in held}.values()
     )
     rows = []
-    for percent in PERCENTS:
+    for percent in percents:
         capacity = fixed + (eager - fixed) * percent // 100
         fit = tmmu.fit(module, capacity, example_inputs=inputs)
         assert isinstance(fit, TorchFit)
@@ -179,9 +177,18 @@ def measure(name: str, make: Callable[[], tuple[Any, Any]]) -> dict[str, Any]:
         planned, measured = found["planned_peak_bytes"], found["measured_peak_bytes"]
         equal = found["gradients_equal"], found["buffers_equal"]
         rows.append(Row(name, percent, fit.answer, capacity, planned, measured, flops, *equal))
-    beside, failures = beside_aot(name, start, inputs)
-    first = Start(name, eager, start.eager_peak_bytes)
-    return {"start": first, "rows": tuple(rows), "beside": tuple(beside), "failures": tuple(failures)}
+    return start, Start(name, eager, start.eager_peak_bytes), rows
+
+
+def measure(name: str, make: Callable[[], tuple[Any, Any]]) -> dict[str, Any]:
+    """Return the fields of ``Found`` for one training step."""
+    import torch
+
+    torch.manual_seed(0)
+    module, inputs = make()
+    fit, start, rows = measured_fits(name, module, inputs, PERCENTS)
+    beside, failures = beside_aot(name, fit, inputs)
+    return {"start": start, "rows": tuple(rows), "beside": tuple(beside), "failures": tuple(failures)}
 
 
 def page(found: Mapping[str, Found]) -> str:
