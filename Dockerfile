@@ -1,4 +1,4 @@
-# The explorer, served: docker build -t tmmu . && docker run --rm -p 8501:8501 tmmu
+# Serve the explorer: docker build -t tmmu . && docker run --rm -p 8501:8501 tmmu
 FROM python:3.11-slim AS build
 WORKDIR /src
 COPY pyproject.toml hatch_build.py README.md LICENSE requirements.lock ./

@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Two environments in one folder: what the explorer needs, and what the tests need on top.
+# .base: packages of the explorer; .dev: also the packages of the tests.
 $(VENV)/.base: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -22,7 +22,7 @@ $(VENV)/.dev: $(VENV)/.base requirements-dev.lock
 	$(BIN)/python -m pip install --quiet -r requirements-dev.lock
 	@touch $@
 
-explore: $(VENV)/.base ## open the explorer on a sample (needs nothing but Python ≥ 3.11)
+explore: $(VENV)/.base ## open the explorer on a sample (needs only Python ≥ 3.11)
 	$(BIN)/tmmu explore $(FILES)
 
 test: check ## the gate: linters, type checker and every test that is not slow
@@ -78,13 +78,13 @@ golden: $(VENV)/.dev ## write the golden traces, searches, planner results and r
 	$(BIN)/python -m tests.support.planner_table
 	$(BIN)/python -m tests.support.refusal_table
 
-# The peers pin other versions of what we pin, so they live apart; without them their columns stay empty.
+# Other packers need other versions of some packages. Without them, their columns are empty.
 .venv-peers/.made:
 	$(PYTHON) -m venv .venv-peers
 	-.venv-peers/bin/python -m pip install --quiet "ortools>=9.12" "ethos-u-vela>=4.2"
 	@touch $@
 
-bench: $(VENV)/.dev .venv-peers/.made .venv-torch/.made ## measure beside the peers, and write docs/measured/benchmarks.md, docs/measured/models.md and docs/measured/fit.md
+bench: $(VENV)/.dev .venv-peers/.made .venv-torch/.made ## measure, also other packers, and write docs/measured/benchmarks.md, docs/measured/models.md and docs/measured/fit.md
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.models
 	.venv-torch/bin/python -m benchmarks.joint .venv-torch/joint
