@@ -52,7 +52,7 @@ def test_points_enumerate_the_axes_with_the_last_one_fastest() -> None:
     assert (last.request.dims, last.request.alignment, last.request.shard_spec) == ({"S": 3, "B": 2}, 64, {"w": 2})
     first = found[16]
     assert dict(first.head) == {"planner": "slots", "mode": None, "preset": None, "alignment": None, "shard": "none"}
-    assert (first.request.planner, first.request.dims, first.fits) == ("slots", {"S": 3}, None)
+    assert (first.request.planner, first.request.dims, first.capacity) == ("slots", {"S": 3}, None)
     assert [point.request.alignment for point in found[16:]] == [PlanRequest().alignment] * 4 + [64] * 4
     assert [point.head["planner"] for point in found[16:]] == ["slots", "slots", None, None] * 2
     assert [point.head["shard"] for point in found[16:]] == ["none", "two"] * 4
@@ -69,13 +69,13 @@ def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
         Point(0, 0, request),
         Point(0, 1, request),
         Point(0, 0, request.but(seed=1)),
-        Point(0, 0, request, fits={"": 8}),
-        Point(0, 0, request, fits={"x": 8, "y": 9}),
+        Point(0, 0, request, capacity={"": 8}),
+        Point(0, 0, request, capacity={"x": 8, "y": 9}),
         Point(0, 0, request, head={"mode": None}),
     ]
     assert len({point.key(of) for point in points}) == len(points)
     assert Point(7, 0, request).key(of) == points[0].key(of), "the key does not depend on the number"
-    assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == points[4].key(of)
+    assert Point(0, 0, request, capacity={"y": 9, "x": 8}).key(of) == points[4].key(of)
 
 
 def test_row_has_the_figures_of_its_plan() -> None:
@@ -120,17 +120,18 @@ def test_capacity_is_for_all_arenas_or_one() -> None:
     graph = read_graph(source.data, source.name)
     extent = {arena.name: arena.extent_bytes for arena in plan_graph(graph, planner="slots").plan.arenas}
     name = max(extent, key=lambda name: extent[name])
-    for fits, answer in (({"": sum(extent.values())}, "fits"), ({name: extent[name]}, "fits"), ({name: 0}, "cannot")):
-        (row,) = run_point(source, Point(0, 0, PlanRequest(planner="slots"), fits=fits)).rows
+    limits = (({"": sum(extent.values())}, "fits"), ({name: extent[name]}, "fits"), ({name: 0}, "cannot"))
+    for capacity, answer in limits:
+        (row,) = run_point(source, Point(0, 0, PlanRequest(planner="slots"), capacity=capacity)).rows
         assert (row["answer"], row["over_bytes"] > 0) == (answer, answer == "cannot")
         assert row["cost"].keys() == {"extra_flops", "moved_bytes", "extra_steps", "moves"}
 
 
 @pytest.mark.parametrize(
-    ("point", "more"), [(Point(0, 0, PlanRequest()), ()), (Point(0, 0, PlanRequest(), fits={"": 1}), FIT_FIGURES)]
+    ("point", "more"), [(Point(0, 0, PlanRequest()), ()), (Point(0, 0, PlanRequest(), capacity={"": 1}), FIT_FIGURES)]
 )
 def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) -> None:
-    row = error_row(Point(0, 0, point.request, point.fits, {"mode": "m"}), {"code_id": "X"})
+    row = error_row(Point(0, 0, point.request, point.capacity, {"mode": "m"}), {"code_id": "X"})
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
 
@@ -143,7 +144,7 @@ def test_source_without_a_graph_is_rejected_in_its_row() -> None:
     plan = plan_graph(chain(3)).plan
     assert error_of(INSTANCE) is None
     assert "finished plan" in error_of(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
-    assert "no graph" in error_of(INSTANCE, fits={"": 99})[1]
+    assert "no graph" in error_of(INSTANCE, capacity={"": 99})[1]
     overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
     (row,) = run_point(overlapping, Point(0, 0, PlanRequest())).rows
     assert row["error"]["code_id"] != "INTERNAL"

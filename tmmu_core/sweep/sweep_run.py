@@ -55,13 +55,13 @@ class Point:
     number: int  # position among the points of the sweep
     source: int  # index of the source among the sources of the sweep
     request: PlanRequest
-    fits: Mapping[str, int] | None = None  # arena → capacity in bytes to fit to; key ``""``: one memory for all arenas
+    capacity: Mapping[str, int] | None = None  # of a fit: arena → bytes; key ``""``: one memory for all arenas
     head: Mapping[str, Any] = field(default_factory=dict)  # the first columns of the rows, which describe the request
 
     def key(self, sources: Sequence[Source]) -> str:
         """Return a digest of everything that the rows of the point depend on."""
         row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, option_texts(self.request)]
-        row += [None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
+        row += [None if self.capacity is None else sorted(self.capacity.items()), dict(self.head)]
         return hashlib.sha256(msgspec.json.encode(row)).hexdigest()
 
 
@@ -83,7 +83,7 @@ class Axes:
     alignments: tuple[int | None, ...] = (None,)
     planners: tuple[str | None, ...] = ("slots", "naive")
     shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None  # ``(name, spec)``; default: the request's
-    fits: tuple[Mapping[str, int], ...] | None = None  # values of :attr:`Point.fits`; ``None``: no point is fitted
+    capacities: tuple[Mapping[str, int], ...] | None = None  # values of :attr:`Point.capacity`; ``None``: no fits
 
 
 def points_of(
@@ -97,8 +97,8 @@ def points_of(
     points: list[Point] = []
     for source, name in enumerate(names):
         settings = (axes.modes, axes.presets, axes.alignments, axes.planners)
-        other_axes = (sizes[source], axes.shards or (None,), axes.fits or (None,))
-        for mode, preset, alignment, planner, size, shard, fits in product(*settings, *other_axes):
+        other_axes = (sizes[source], axes.shards or (None,), axes.capacities or (None,))
+        for mode, preset, alignment, planner, size, shard, capacity in product(*settings, *other_axes):
             changes: dict[str, Any] = {"planner": planner, "mode": mode, "preset": preset}
             head = ({"model": name} if name else {}) | changes | {"alignment": alignment}
             if alignment is not None:
@@ -107,9 +107,9 @@ def points_of(
                 head["dims"] = changes["dims"] = {**request.dims, size[0]: size[1]}
             if shard is not None:
                 head["shard"], changes["shard_spec"] = shard
-            if fits is not None:
-                head["capacity"] = dict(fits)
-            points.append(Point(len(points), source, request.but(**changes), fits, head))
+            if capacity is not None:
+                head["capacity"] = dict(capacity)
+            points.append(Point(len(points), source, request.but(**changes), capacity, head))
     return tuple(points)
 
 
@@ -139,7 +139,7 @@ def run_point(source: Source, point: Point) -> PointResult:
 
 def error_row(point: Point, record: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a point without a plan; ``record`` is the record of the error."""
-    names = (*FIGURES, *(() if point.fits is None else FIT_FIGURES))
+    names = (*FIGURES, *(() if point.capacity is None else FIT_FIGURES))
     return {**point.head, **dict.fromkeys(names), "error": record}
 
 
@@ -149,19 +149,19 @@ def _row(source: Source, point: Point) -> dict[str, Any]:
         opened = read_at(opened, point.request.dims, source.data, source.name)
     if isinstance(opened, Plan | Trace):
         raise InvalidIrShapes("a finished plan cannot be planned.", reason="plan", hint="Give the graph.")
-    if point.fits is None:
+    if point.capacity is None:
         result = make_plan(opened, point.request)
         if result.request.planner == GIVEN:
             refuse_invalid(result.plan, "UML_OS.TMMU.PlanMemory_v2")
         return figures(result.plan, result.warnings)
     if not isinstance(opened, Graph):
         raise InvalidIrShapes("an instance has no graph to fit.", reason="instance", hint="Give the graph.")
-    return _fitted_row(opened, point.request, point.fits)
+    return _fitted_row(opened, point.request, point.capacity)
 
 
-def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> dict[str, Any]:
-    capacity = Capacity(fits.get(""), {arena: size for arena, size in fits.items() if arena})
-    fitted = fit(initial_candidate(graph, request.but(one_memory="" in fits)), capacity, Allowed())
+def _fitted_row(graph: Graph, request: PlanRequest, capacity: Mapping[str, int]) -> dict[str, Any]:
+    limit = Capacity(capacity.get(""), {arena: size for arena, size in capacity.items() if arena})
+    fitted = fit(initial_candidate(graph, request.but(one_memory="" in capacity)), limit, Allowed())
     row = figures(fitted.best.plan, fitted.warnings) | {"extent_bytes": sum(extents(fitted.best.plan).values())}
     row |= {name: getattr(fitted, name) for name in ("lower_bound_bytes", "answer", "over_bytes")}
     return row | {"cost": {**vars(fitted.best.cost), "moves": len(fitted.best.moves)}}
