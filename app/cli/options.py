@@ -107,7 +107,7 @@ def _read_request(values: dict[str, Any]) -> PlanRequest:
 
 def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     kind: Any = bool if spec.flag else list[str] | None if spec.many else str | None
-    declared = flag(spec.option, spec.about) if spec.flag else option(spec.about, spec.metavar, spec.option)
+    declared = flag(spec.option, spec.help_text) if spec.flag else option(spec.help_text, spec.metavar, spec.option)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=kind)
 
 

@@ -205,7 +205,7 @@ def apply_command(
     """Allocate the arenas of a plan, and zero its buffers step by step.
 
     Each tensor is bound to an address. Each buffer is zeroed at its first write, except persistent tensors and bytes
-    that are reused in place. Operators are not run. The output has the hash of the state. An invalid plan is rejected.
+    that are reused in place. Operators are not run. The output has a hash of plan, arenas and operations.
     """
     from tmmu_core.runtime.apply import apply_plan, commit_execution, refuse_larger_than_memory
 

@@ -24,7 +24,7 @@ class OptionSpec:
 
     option: str  # name of the command-line option, such as ``--dims``
     metavar: str
-    about: str  # help text, with the default in brackets
+    help_text: str  # help text, with the default in brackets
     read: Callable[[str], Any] = lambda text: text
     """Text → value. Raises ``ValueError`` with a sentence, or ``UnreadableInput`` for the text of a file."""
     write: Callable[[Any], str] = str
@@ -156,9 +156,9 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
     return options
 
 
-def _file(option: str, content: str, about: str, read: Callable[[str], Any]) -> OptionSpec:
+def _file(option: str, content: str, help_text: str, read: Callable[[str], Any]) -> OptionSpec:
     """Return the spec of an option whose value is the name of a file with this content."""
-    return OptionSpec(option, "FILE", about, read, json_text, file=content)
+    return OptionSpec(option, "FILE", help_text, read, json_text, file=content)
 
 
 OPTION_SPECS: Mapping[str, OptionSpec] = {
@@ -227,7 +227,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "budget": OptionSpec("--budget", "BYTES", "Maximum total size of all arenas [unlimited].", _bytes),
     "addressing": OptionSpec(
         "--addressing",
-        "HOW",
+        "KIND",
         "Addresses: offsets, or blake3_sparse (hashed, only for old plans) [offsets].",
         _addressing,
     ),
