@@ -45,9 +45,9 @@ def draw(shown: Shown) -> None:
             _views(current)
             _decision(current)
             name = f"{downloads.file_stem(shown.opened.name)}.tmmu-review.html"
-            about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
+            hint = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
             data = partial(downloads.review_page, shown, current, review.link())
-            controls.download("Review file", name, data, help=about)
+            controls.download("Review file", name, data, help=hint)
 
 
 def _notes(current: review.Review) -> None:

@@ -127,8 +127,8 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
         names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
         names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
         declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
-        about = "Declare these arenas, without limits and with default settings. Change them under Advanced, Arenas."
-        controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
+        hint = "Declare these arenas, without limits and with default settings. Change them under Advanced, Arenas."
+        controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=hint)
     long_work.restart_button(job)
     shown = _substitute(choice)
     _headline(shown)
@@ -182,11 +182,11 @@ def _actions(shown: Shown, is_over: bool) -> None:
     is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto ignores the penalties
     if any(arena.open_bytes for arena in plan.arenas) and not is_best:
         kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
-        about = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
-        controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=about)
+        hint = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
+        controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=hint)
     if is_over and shown.opened.graph is not None and page != "fix":
-        about = "Search for changes of the graph or the plan that save memory."
-        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=about)
+        hint = "Search for changes of the graph or the plan that save memory."
+        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=hint)
     is_limited = choice.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
     if is_limited and not is_over and page != "export":
         st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
@@ -199,8 +199,8 @@ def _notes(shown: Shown) -> None:
             nodes = markup.esc(numbers.grouped(limit))
             st.html(f'<div class="tm" role="status">Search stopped after {nodes} nodes.</div>')
             options = {name: value for name, value in state.choice().options.items() if name != NODE_LIMIT}
-            icon, about = ":material/play_arrow:", "Plan again without the node limit."
-            controls.button("Continue the search", "continue-search", {"options": options}, icon=icon, help=about)
+            icon, hint = ":material/play_arrow:", "Plan again without the node limit."
+            controls.button("Continue the search", "continue-search", {"options": options}, icon=icon, help=hint)
     for line in unplanned_parts(plan):
         st.html(f'<div class="tm" id="incomplete"><span class="bad">✗ {markup.esc(line)}</span></div>')
     graph = shown.opened.graph
@@ -251,9 +251,9 @@ def digest_card(shown: Shown) -> str:
     trace = shown.opened.trace
     assert trace is not None
     count = numbers.count(trace.tensor_count, "tensor")
-    about = f"A digest contains figures of the arenas, and hashes of the live ranges, slots and offsets of {count}. "
-    about += "Use it as a baseline on Compare, or with tmmu compare and tmmu gate. "
-    return markup.empty("A digest has no tensors to draw", f"{about}tmmu trace without --digest writes the tensors.")
+    text = f"A digest contains figures of the arenas, and hashes of the live ranges, slots and offsets of {count}. "
+    text += "Use it as a baseline on Compare, or with tmmu compare and tmmu gate. "
+    return markup.empty("A digest has no tensors to draw", f"{text}tmmu trace without --digest writes the tensors.")
 
 
 def _draw_errors(*cards: dict[str, Any]) -> None:

@@ -49,24 +49,24 @@ def draw(chosen: Choice, opened: Opened) -> None:
             draw_gallery()
         _memory_limit(full, opened, fixed)
         if opened.instance is None:  # a packing problem has no mode and no preset
-            about = "Inference or training, and the activations that are kept for the backward pass (the preset)."
+            hint = "Inference or training, and the activations that are kept for the backward pass (the preset)."
             mode = f"{full.mode}/{full.preset}"
             names = MODES if mode in MODES else {mode: f"{full.mode}, preset {full.preset}", **MODES}
             keys = ("mode", "preset")
-            _menu("Mode", names, mode, lambda name: dict(zip(keys, name.split("/"), strict=True)), about, fixed)
-        about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
+            _menu("Mode", names, mode, lambda name: dict(zip(keys, name.split("/"), strict=True)), hint, fixed)
+        hint = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         planners = {name: name for name in planning.planners_for(opened)}
-        _menu("Planner", planners, full.planner, partial(planning.planner_changes, full), about, fixed)
+        _menu("Planner", planners, full.planner, partial(planning.planner_changes, full), hint, fixed)
         settings = (full.arenas or None, full.alignment, full.page_size, full.budget)
         count = sum(value is not None for value in settings) + len(full.dims) + len(full.options)
         title = f"Advanced ({count})" if count else "Advanced"
-        about = fixed or "Options of the planner, arenas, alignment and dimensions."
-        with st.popover(title, icon=":material/tune:", key="advanced", disabled=bool(fixed), help=about):
+        hint = fixed or "Options of the planner, arenas, alignment and dimensions."
+        with st.popover(title, icon=":material/tune:", key="advanced", disabled=bool(fixed), help=hint):
             draw_advanced(full, opened)
         if full.shard_spec is not None:
             whole, options = {"shard_spec": None, "rank": 0}, {"kind": "secondary", "icon": ":material/close:"}
-            about = "All pages show the plan of this rank. Click to show the whole graph."
-            controls.button(f"rank {full.rank}", "whole-graph", whole, **options, help=about)
+            hint = "All pages show the plan of this rank. Click to show the whole graph."
+            controls.button(f"rank {full.rank}", "whole-graph", whole, **options, help=hint)
 
 
 def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
@@ -80,8 +80,8 @@ def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
                 raise ValueError(f"The plan has no arena {name!r}. {strict.closest_hint(name, known)}")
         return capacities
 
-    about = "Memory for all arenas, such as 8MiB; limits of arenas: activations=8MiB, parameters=1GiB. Empty: no limit."
-    options: dict[str, Any] = {"help": fixed or about, "disabled": bool(fixed), "width": 215}
+    hint = "Memory for all arenas, such as 8MiB; limits of arenas: activations=8MiB, parameters=1GiB. Empty: no limit."
+    options: dict[str, Any] = {"help": fixed or hint, "disabled": bool(fixed), "width": 215}
     options |= controls.text_widget("limit", "capacities", read, text, "Memory limit not changed", empty={})
     st.text_input("Memory limit", placeholder="e.g. 512KiB, 8GiB", **options)
 
@@ -96,12 +96,12 @@ def _short(pair: str) -> str:
 
 
 def _menu(
-    title: str, names: Mapping[str, str], value: str | None, changes: Callable[[str], Any], about: str, fixed: str
+    title: str, names: Mapping[str, str], value: str | None, changes: Callable[[str], Any], hint: str, fixed: str
 ) -> None:
     """Draw a menu of name → title. A selection sets ``changes(name)``. ``fixed``: why the menu is disabled, or ""."""
     key, value = title.lower(), value or ""
     names = names if value in names else {value: value or numbers.UNKNOWN, **names}
-    options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or about, "width": 200}
+    options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or hint, "width": 200}
     options |= state.bound(key, value, lambda name: state.choose(**changes(name)))
     st.selectbox(title, list(names), 0, names.__getitem__, **options)
 
@@ -136,20 +136,20 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
         _planner_options(choice, options)
     st.html(markup.heading("Arenas"))
     default = f"default ({opened.graph.alignment or Arena().alignment_bytes} B)" if opened.graph else "default"
-    about = "Alignment of every offset, a power of two, such as 64."
-    _size_setting("Alignment of every arena", "alignment", choice.alignment, default, about)
+    hint = "Alignment of every offset, a power of two, such as 64."
+    _size_setting("Alignment of every arena", "alignment", choice.alignment, default, hint)
     if opened.graph is None:
         return
     text = json.dumps(choice.arenas, indent=1, ensure_ascii=False) if choice.arenas else ""
     hint = f"Example: {ARENAS_EXAMPLE}."
     widget = controls.text_widget("arenas", "arenas", read_arenas_text, text, "Arenas not changed", hint)
-    about = "Content of a file for --arenas. It lists all arenas. A tensor selects one with its field `arena`."
-    st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=about, height=100, **widget)
+    hint = "Content of a file for --arenas. It lists all arenas. A tensor selects one with its field `arena`."
+    st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=hint, height=100, **widget)
     _size_setting(
         "Page size", "page_size", choice.page_size, "none", "Arenas are rounded up to a multiple of this size."
     )
-    about = "Limit of the sum of all arena sizes. Arenas never share bytes; under the memory limit they can."
-    _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", about)
+    hint = "Limit of the sum of all arena sizes. Arenas never share bytes; under the memory limit they can."
+    _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", hint)
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
         allowed, size = size_range(opened.graph, name), choice.dims.get(name, defaults[name])
@@ -159,11 +159,11 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
         st.number_input(label, low, high, **state.bound(f"dim.{name}", value, changed))
 
 
-def _size_setting(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:
+def _size_setting(label: str, field: str, size: int | None, if_empty: str, hint: str) -> None:
     text = "" if size is None else numbers.exact_bytes(size)
     widget = controls.text_widget(field, field, parse_bytes, text, f"{label} not changed")
-    about += f" Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}."
-    st.text_input(label, placeholder=if_empty, help=about, **widget)
+    hint += f" Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}."
+    st.text_input(label, placeholder=if_empty, help=hint, **widget)
 
 
 def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
@@ -176,8 +176,8 @@ def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
                 state.choose(options={**state.choice().options, **options_of(name)})
 
         board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
-        about = "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
-        st.selectbox("Board", (NO_BOARD, *BOARDS), help=about, **state.bound("board", board, set_board))
+        hint = "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
+        st.selectbox("Board", (NO_BOARD, *BOARDS), help=hint, **state.bound("board", board, set_board))
     for name, default in defaults.items():
         _option(name, default, options.get(name, default))
     if options:
@@ -185,7 +185,7 @@ def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
 
 
 def _option(name: str, default: Any, value: Any) -> None:
-    title, widget, about = name.replace("_", " ").capitalize(), f"option.{name}", HELP.get(name)
+    title, widget, hint = name.replace("_", " ").capitalize(), f"option.{name}", HELP.get(name)
 
     def changed(new: Any) -> None:
         state.choose(options=_options_with(name, new, default))
@@ -193,13 +193,13 @@ def _option(name: str, default: Any, value: Any) -> None:
     if name in CHOICES:
         options, settings = list(dict.fromkeys((*CHOICES[name], value))), state.bound(widget, value, changed)
         labels: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
-        st.selectbox(title, options, format_func=lambda o: labels.get(o, o), help=about, **settings)
+        st.selectbox(title, options, format_func=lambda o: labels.get(o, o), help=hint, **settings)
     elif isinstance(default, int) or name == "max_nodes":
         label = title if default is None else f"{title} (default {default:,})"
         low = 1 if name == "min_alignment" else 0
         initial: Any = None if default is None else "min"  # None lets the field be empty
         settings = state.bound(widget, value if isinstance(value, int) else default, changed)
-        st.number_input(label, low, controls.MOST_NUMBER, initial, 1, help=about, **settings)
+        st.number_input(label, low, controls.MOST_NUMBER, initial, 1, help=hint, **settings)
     else:
         text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
         example, empty = EXAMPLES[name], _options_with(name, default, default)
@@ -207,9 +207,10 @@ def _option(name: str, default: Any, value: Any) -> None:
         def parse(text: str) -> dict[str, Any]:
             return _options_with(name, read_json(text, f"option {name}"), default)
 
-        hint = f"Example: {example}."
-        settings = controls.text_widget(widget, "options", parse, text, f"{title} not changed", hint, empty)
-        st.text_area(f"{title}, as JSON", placeholder=example, height=120, help=about, **settings)
+        settings = controls.text_widget(
+            widget, "options", parse, text, f"{title} not changed", f"Example: {example}.", empty
+        )
+        st.text_area(f"{title}, as JSON", placeholder=example, height=120, help=hint, **settings)
 
 
 def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:
@@ -242,8 +243,8 @@ def draw_gallery() -> None:
         st.html(markup.heading(GROUPS.get(group, group)))
         for sample in samples:
             if sample.group == group:
-                about = f" · {sample.teaches}" if sample.teaches else ""
-                _button(f"**{sample.title}**{about}", f"sample:{sample.name}")
+                suffix = f" · {sample.teaches}" if sample.teaches else ""
+                _button(f"**{sample.title}**{suffix}", f"sample:{sample.name}")
 
 
 def draw_drop_field() -> None:

@@ -74,19 +74,19 @@ def certificate(shown: Shown) -> None:
         _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", **changes)
 
 
-def _mark_button(mark: str, label: str, icon: str, about: str | None = None, **changes: Any) -> None:
+def _mark_button(mark: str, label: str, icon: str, hint: str | None = None, **changes: Any) -> None:
     if state.choice().marked == mark:
         controls.button("Clear the marks", mark, {"marked": "", "search": ""}, icon=":material/close:")
     else:
         changes |= {"marked": mark, "search": ""}
-        controls.button(label, mark, changes, icon=f":material/{icon}:", help=about)
+        controls.button(label, mark, changes, icon=f":material/{icon}:", help=hint)
 
 
 def late_button(shown: Shown) -> None:
     """Draw the button that marks buffers freed late, if the arena has such buffers."""
     if plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)):
-        about = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
-        _mark_button(LATE, "Mark buffers freed late", "flag", about)
+        hint = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
+        _mark_button(LATE, "Mark buffers freed late", "flag", hint)
 
 
 def pick_layer(shown: Shown) -> None:
@@ -99,11 +99,11 @@ def pick_layer(shown: Shown) -> None:
     if len(names) < 2:
         return
     repeated = ", ".join(f"{count:,} × {for_markdown(name)}" for name, count in origins.modules.repeated)
-    about = f"Mark a layer in the map and list only its tensors. {LAYERS_FROM[origins.modules.known_by]}"
-    about += f" Repeated: {repeated}." if repeated else ""
+    hint = f"Mark a layer in the map and list only its tensors. {LAYERS_FROM[origins.modules.known_by]}"
+    hint += f" Repeated: {repeated}." if repeated else ""
 
     def mark_layer(layer: str | None) -> None:
         state.choose(marked=f"{LAYER}{layer}" if layer else "", search="")
 
     widget = state.bound("layer", chosen if chosen in names else None, mark_layer)
-    st.selectbox("Layer", names, None, placeholder="all", width=300, help=about, **widget)
+    st.selectbox("Layer", names, None, placeholder="all", width=300, help=hint, **widget)

@@ -51,8 +51,8 @@ def _placements(shown: Shown) -> int:
 def replay_button(shown: Shown) -> None:
     """Draw the button that starts the replay, if the placements of the arena can be replayed."""
     if state.choice().turn is None and _placements(shown):
-        icon, about = ":material/play_arrow:", "Show the placements of the planner one after the other."
-        controls.button("Replay the placement", "replay-placement", _turn(shown, 1), icon=icon, help=about)
+        icon, hint = ":material/play_arrow:", "Show the placements of the planner one after the other."
+        controls.button("Replay the placement", "replay-placement", _turn(shown, 1), icon=icon, help=hint)
 
 
 def replay_controls(shown: Shown) -> list[int] | None:

@@ -127,10 +127,10 @@ def _pick(options: dict[str, str], value: str) -> None:
         widget |= {"format_func": lambda name: options.get(name, numbers.shortened(name, 60))}
         is_swapped = state.choice().swapped
         st.selectbox("Candidate" if is_swapped else "Baseline", names, index=None, **widget)
-        about = "Swap baseline and candidate." if value else "Choose a baseline first."
+        hint = "Swap baseline and candidate." if value else "Choose a baseline first."
         swap = {"swapped": not is_swapped}
         icon = ":material/swap_horiz:"
-        controls.button("Swap", "swap", swap, kind="secondary", icon=icon, disabled=not value, help=about)
+        controls.button("Swap", "swap", swap, kind="secondary", icon=icon, disabled=not value, help=hint)
 
 
 def name_of(side: Shown) -> str:

@@ -119,9 +119,9 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
 
             draw_chart(fig, key, pick)
         if minimum_job is None:
-            about, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
+            hint, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
             find = partial(state.put, "fit.down", wanted)
-            st.button("Find the minimum", key="fit-down", icon=icon, help=about, on_click=find)
+            st.button("Find the minimum", key="fit-down", icon=icon, help=hint, on_click=find)
         elif not is_searched:
             long_work.result(minimum_job, "Searching for the minimum", "The search failed", wait_seconds=0)
         else:
@@ -177,9 +177,9 @@ def _buttons(shown: Shown, preview: Candidate, capacity: Capacity) -> None:
         else:
             state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
 
-    about = "All pages show the changed graph; the current plan becomes the baseline. Back in the browser undoes this."
+    hint = "All pages show the changed graph; the current plan becomes the baseline. Back in the browser undoes this."
     kind = "secondary" if capacity.over(extents(preview.plan)) else "primary"
-    options: dict[str, Any] = {"type": kind, "icon": ":material/check:", "help": about, "key": "fit-apply"}
+    options: dict[str, Any] = {"type": kind, "icon": ":material/check:", "help": hint, "key": "fit-apply"}
     st.button("Open this plan", disabled=not preview.moves, on_click=apply, **options)
 
 
@@ -279,8 +279,8 @@ def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:
         note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
-        about = "With a memory limit, the page searches combinations of changes."
-        st.html(markup.empty("No single change saves memory", about))
+        hint = "With a memory limit, the page searches combinations of changes."
+        st.html(markup.empty("No single change saves memory", hint))
         return
     table = pd.DataFrame(
         {

@@ -66,16 +66,16 @@ def _controls(scene: Scene) -> None:
         controls.switch("Shown part", PARTS, **state.bound("walk", part))
         search(scene.shown)
         if part == graph_levels.AROUND:
-            about = "Show the boxes that are at most this number of edges away from the selection."
+            hint = "Show the boxes that are at most this number of edges away from the selection."
             widget = state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius)
-            st.number_input("Edges away", 0, graph_levels.MAX_RADIUS, width=230, help=about, **widget)
+            st.number_input("Edges away", 0, graph_levels.MAX_RADIUS, width=230, help=hint, **widget)
         closed = closed_modules_containing(scene, chosen.selected)
-        about = "Open every closed module that contains the selection."
+        hint = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
-        st.button(label, key="walk-down", disabled=not closed, help=about, on_click=_open_all, args=(closed,))
+        st.button(label, key="walk-down", disabled=not closed, help=hint, on_click=_open_all, args=(closed,))
         if chosen.opened or chosen.closed:
-            about = "Restore the initially open modules."
-            controls.button("Reset", "walk-reset", {"opened": "", "closed": ""}, help=about)
+            hint = "Restore the initially open modules."
+            controls.button("Reset", "walk-reset", {"opened": "", "closed": ""}, help=hint)
 
 
 def search(shown: Shown) -> None:

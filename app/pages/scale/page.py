@@ -112,8 +112,8 @@ def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: Di
             controls.switch("Dimension", titles, **state.bound("dim", dim))
         options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
         label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
-        about = "The page Fix can find a larger size, because it also changes the plan."
-        st.button(label, help=about, disabled=current == largest, **options)
+        hint = "The page Fix can find a larger size, because it also changes the plan."
+        st.button(label, help=hint, disabled=current == largest, **options)
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
@@ -254,9 +254,9 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bound("look", rank))
         spec = rank_sets.spec_of(choice.shard)
         changes = {"shard": choice.shard, "shard_spec": spec, "rank": rank, "look": rank}
-        about = "All pages show the plan of this rank until you close it in the toolbar."
+        hint = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
-        st.button("Open plan", key="use-rank", type="primary", help=about, **options)
+        st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
         subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
         place = f"Rank {rank:,} is {rank_sets.coordinates_text(ranks.spec, rank)}"
         st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
