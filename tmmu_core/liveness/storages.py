@@ -143,8 +143,8 @@ def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, is_alon
             if timeline.mode == "backward" and condition in ("saved_for_backward", "read_later"):
                 hint = "If the backward pass needs the value before the write, plan with --mode inference or forward."
             message = f"node {node_id!r} may not write {tensors[y].id!r} in place of {source!r}: {why}."
-            about = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": source}
-            raise InvalidIrShapes(message, t=step, hint=hint, **about)
+            diagnostics = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": source}
+            raise InvalidIrShapes(message, t=step, hint=hint, **diagnostics)
 
 
 def decide_handoffs(

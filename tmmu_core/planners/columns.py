@@ -181,8 +181,8 @@ def _check_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None:
     one, two = cols.problem.ids[min(i, j)], cols.problem.ids[max(i, j)]
     arena, t = cols.problem.arena, int(max(cols.problem.birth[i], cols.problem.birth[j]))
     message = f"storages {one!r} and {two!r} of arena {arena!r} are fixed on common bytes and conflict."
-    about = {"reason": "fixed_offsets_collide", "arena": arena, "tensor_id": one, "other_tensor_id": two}
-    raise InvalidIrShapes(message, t=t, hint="Remove one of the two fixed offsets.", **about)
+    diagnostics = {"reason": "fixed_offsets_collide", "arena": arena, "tensor_id": one, "other_tensor_id": two}
+    raise InvalidIrShapes(message, t=t, hint="Remove one of the two fixed offsets.", **diagnostics)
 
 
 def align_up(at: int, alignment: int) -> int:

@@ -151,8 +151,8 @@ class Applied:
             raise self._refusal(OPERATOR, "unbound_tensor", what, hint, tensor=tensor_id)
         return row
 
-    def _refusal(self, operator: str, reason: str, message: str, hint: str, **about: Any) -> InvalidIrShapes:
-        error = InvalidIrShapes(message, operator=operator, reason=reason, node_id="", hint=hint, **about)
+    def _refusal(self, operator: str, reason: str, message: str, hint: str, **diagnostics: Any) -> InvalidIrShapes:
+        error = InvalidIrShapes(message, operator=operator, reason=reason, node_id="", hint=hint, **diagnostics)
         error.fill(replay_token=self.plan.replay_token.hex(), rank=self.plan.rank, ir_hash=self.plan.ir_hash.hex())
         return error
 
@@ -258,17 +258,17 @@ def apply_plan(
         handle = (handles or {}).get(arena.name)
         if handle is None:
             handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
-        about: dict[str, Any] = {"operator": OPERATOR, "arena": arena.name}
+        diagnostics: dict[str, Any] = {"operator": OPERATOR, "arena": arena.name}
         base, alignment = handle.base_ptr, arena.alignment_bytes
         if base % alignment:
             message = f"arena {arena.name!r} starts at address {base:#x}, which is not a multiple of {alignment} B."
             hint = "Give memory that starts on the arena's alignment, or let apply_plan map it."
-            raise AlignmentViolation(message, hint=hint, base_ptr=hex(base), alignment_bytes=alignment, **about)
+            raise AlignmentViolation(message, hint=hint, base_ptr=hex(base), alignment_bytes=alignment, **diagnostics)
         needed, given = arena.extent_bytes, len(handle.memory)
         if given < needed:
             what = f"the memory given for arena {arena.name!r} has {given:,} B, the plan needs {needed:,} B"
             message, hint = f"{what}; nothing was committed.", "Give a larger block, or let apply_plan map the arena."
-            raise ArenaTooSmall(message, capacity=given, required=needed, hint=hint, **about)
+            raise ArenaTooSmall(message, capacity=given, required=needed, hint=hint, **diagnostics)
         arenas[arena.name] = handle
     _check_addresses(placed, arenas)
 

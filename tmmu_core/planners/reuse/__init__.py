@@ -212,5 +212,5 @@ def _too_small(problem: Problem, bound: int | None) -> ArenaTooSmall:
         message = f"no placement fits {where}: at least {bound:,} B are needed {problem.assumptions} (proven)."
     penalty_hint = "" if problem.must_not_alias is None else ", or turn separations into reuse penalties"
     required, hint = bound or problem.capacity + 1, f"Raise the capacity{penalty_hint}."
-    about: dict[str, Any] = {"capacity": problem.capacity, "required": required, "proven": bound is not None}
-    return ArenaTooSmall(message, arena=problem.arena, hint=hint, **about)
+    diagnostics: dict[str, Any] = {"capacity": problem.capacity, "required": required, "proven": bound is not None}
+    return ArenaTooSmall(message, arena=problem.arena, hint=hint, **diagnostics)

@@ -74,31 +74,31 @@ class WasteLedger:
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     """Return the accounts of an arena at every curve point of the plan."""
     s, points, number = storages_of(plan), curve_points_of(plan), arena_number(plan, arena)
-    here = np.flatnonzero((s.arena == number) & (s.backing > 0))
+    in_arena = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent = plan.arenas[number].extent_bytes
-    live = live_bytes_of(points.birth[here], points.death[here], s.size[here], points.steps)
-    occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], points.steps)
-    gaps, top = _gaps_and_top(s, here, points)
+    live = live_bytes_of(points.birth[in_arena], points.death[in_arena], s.size[in_arena], points.steps)
+    occupied = live_bytes_of(points.birth[in_arena], points.death[in_arena], s.backing[in_arena], points.steps)
+    gaps, top = _gaps_and_top(s, in_arena, points)
     used = occupied + gaps
     holes = np.where(top > used, top - used, np.uint64(0))
     tail = np.uint64(extent) - np.minimum(top, np.uint64(extent))
     return WasteLedger(arena, extent, live, gaps, occupied - live, holes, tail, points.steps)
 
 
-def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64, U64]:
-    """Return ``(alignment gaps, end of the highest block)`` at each point for the storages ``here``.
+def _gaps_and_top(s: PlanStorages, in_arena: I64, points: CurvePoints) -> tuple[U64, U64]:
+    """Return ``(alignment gaps, end of the highest block)`` at each point for the storages ``in_arena``.
 
     A sweep over time keeps a list of live blocks by address and the sum of the gaps between neighbours in the list.
     """
-    slot, n = group_numbers(s.slot[here])
+    slot, n = group_numbers(s.slot[in_arena])
     block = np.zeros((3, n), np.uint64)
-    block[:, slot] = s.offset[here], s.offset[here] + s.backing[here], s.slot_alignment[here]
+    block[:, slot] = s.offset[in_arena], s.offset[in_arena] + s.backing[in_arena], s.slot_alignment[in_arena]
     by_address = np.lexsort((np.arange(n), block[0]))
     start, end, alignment = block[:, by_address].tolist()
     block_of = np.argsort(by_address)[slot].tolist()
     events: list[list[tuple[int, int]]] = [[] for _ in range(len(points) + 1)]
     for change, ends in ((-1, points.death), (1, points.birth)):
-        for point, block_number in zip(ends[here].tolist(), block_of, strict=True):
+        for point, block_number in zip(ends[in_arena].tolist(), block_of, strict=True):
             events[point].append((change, block_number))
     tenants, live, gap_total = [0] * n, list[int](), 0
 
@@ -141,8 +141,8 @@ class SlotReport:
 def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
     """Return one report per slot of the arena, by slot number."""
     s = storages_of(plan)
-    here = np.flatnonzero(s.arena == arena_number(plan, arena))
-    by_slot = here[np.argsort(s.slot[here], kind="stable")].tolist()
+    in_arena = np.flatnonzero(s.arena == arena_number(plan, arena))
+    by_slot = in_arena[np.argsort(s.slot[in_arena], kind="stable")].tolist()
     reports: list[SlotReport] = []
     for slot, group in groupby(by_slot, key=lambda k: int(s.slot[k])):
         tenants = list(group)
@@ -165,11 +165,11 @@ def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
     steps = len(points)
     peak_bytes, peak_live = np.zeros((2, steps), np.uint64)
     for number in range(len(plan.arenas)):
-        here = s.arena == number
+        in_arena = s.arena == number
         highest = np.zeros(steps + 1, np.uint64)  # one more: in a damaged plan, a storage may begin after the end
-        np.maximum.at(highest, points.birth[here], s.offset[here] + s.backing[here])
+        np.maximum.at(highest, points.birth[in_arena], s.offset[in_arena] + s.backing[in_arena])
         peak_bytes += np.maximum.accumulate(highest[:steps])
-        live = live_bytes_of(points.birth[here], points.death[here], s.size[here], steps)
+        live = live_bytes_of(points.birth[in_arena], points.death[in_arena], s.size[in_arena], steps)
         peak_live += np.maximum.accumulate(live)
     allocated = live_bytes_of(points.birth, points.death, s.backing, steps)
     columns = (points.steps, allocated, peak_bytes, peak_live)
@@ -295,9 +295,9 @@ def _headline(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSumm
 
 def _deciding_steps(plan: Plan, arena: str) -> list[int]:
     s, points = storages_of(plan), curve_points_of(plan)
-    here = np.flatnonzero(s.arena == arena_number(plan, arena))
-    ends = (s.offset + s.size)[here]
-    top, live = here[ends == ends.max()], live_bytes(plan, arena)
+    in_arena = np.flatnonzero(s.arena == arena_number(plan, arena))
+    ends = (s.offset + s.size)[in_arena]
+    top, live = in_arena[ends == ends.max()], live_bytes(plan, arena)
     is_candidate = np.zeros(len(live), np.bool_)
     for first, last in zip(points.birth[top].tolist(), points.death[top].tolist(), strict=True):
         is_candidate[first : max(last, first + 1)] = True

@@ -169,8 +169,8 @@ def curve_points_of(plan: Plan) -> CurvePoints:
 def live_bytes(plan: Plan, arena: str) -> U64:
     """Return the live bytes of the arena at each point of :func:`curve_points_of`."""
     s, points = storages_of(plan), curve_points_of(plan)
-    here = s.arena == arena_number(plan, arena)
-    return live_bytes_of(points.birth[here], points.death[here], s.size[here], points.steps)
+    in_arena = s.arena == arena_number(plan, arena)
+    return live_bytes_of(points.birth[in_arena], points.death[in_arena], s.size[in_arena], points.steps)
 
 
 def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
@@ -200,8 +200,8 @@ def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tupl
 def by_birth(plan: Plan, arena: str) -> list[int]:
     """Return the storages of an arena in the normative order: birth, −bytes, id bytes."""
     s = storages_of(plan)
-    here = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
-    return sorted(here, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))
+    in_arena = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
+    return sorted(in_arena, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))
 
 
 def live_bytes_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:

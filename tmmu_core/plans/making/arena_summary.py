@@ -84,10 +84,10 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
             other, hint = ALTERNATIVE, f"It fits with --planner {ALTERNATIVE}."
     limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
     message = f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B."
-    about: dict[str, Any] = {name: getattr(summary, name) for name in ("peak_live_bytes", "alignment_bytes")}
-    about |= {"capacity": summary.capacity_bytes, "required": summary.extent_bytes}
-    about |= {"another_planner_would_fit": other, "proven": other == "no"}
-    raise ArenaTooSmall(message, arena=summary.name, hint=hint, **about)
+    diagnostics: dict[str, Any] = {name: getattr(summary, name) for name in ("peak_live_bytes", "alignment_bytes")}
+    diagnostics |= {"capacity": summary.capacity_bytes, "required": summary.extent_bytes}
+    diagnostics |= {"another_planner_would_fit": other, "proven": other == "no"}
+    raise ArenaTooSmall(message, arena=summary.name, hint=hint, **diagnostics)
 
 
 def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
@@ -102,8 +102,12 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
         what = f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B"
         hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
         hint += f"tmmu fit FILE --capacity {budget} searches for a graph that fits."
-        about: dict[str, Any] = {"peak_required_bytes": needed, "memory_bytes_budget": budget, "allocation_failures": 1}
-        raise AllocationFailure(f"{what}; nothing was committed.", arena=largest.name, hint=hint, **about)
+        diagnostics: dict[str, Any] = {
+            "peak_required_bytes": needed,
+            "memory_bytes_budget": budget,
+            "allocation_failures": 1,
+        }
+        raise AllocationFailure(f"{what}; nothing was committed.", arena=largest.name, hint=hint, **diagnostics)
     if committed > U64_MAX:
         largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))
         message, size = f"the plan needs {committed:,} B over all arenas, past 2^64 − 1.", largest.committed_bytes
