@@ -52,7 +52,7 @@ SERVER_WORKERS = Limit("server-workers", 8, "tasks at a time for all visitors of
 KEPT_BYTES = Limit("kept-bytes", 1 << 30, "bytes of graphs and plans that the explorer caches")
 SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes of files that visitors of the explorer opened")
 
-LIMITS: tuple[Limit, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Limit))
+LIMITS: tuple[Limit, ...] = tuple(value for value in tuple(globals().values()) if isinstance(value, Limit))
 """All limits, in this order."""
 
 SWITCH = ("", "0", "1")

@@ -46,29 +46,29 @@ def field_hint(error: msgspec.ValidationError, document_type: Any) -> str:
         return ""
     types = _alternatives(inspect.type_info(document_type))
     for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", match[3] or ""):
-        types = [inner for each in types for child in _types_at(each, step) for inner in _alternatives(child)]
+        types = [inner for kind in types for child in _types_at(kind, step) for inner in _alternatives(child)]
     names: list[str] = []
-    for each in types:
-        if isinstance(each, inspect.StructType | inspect.DataclassType):
-            names += [field.encode_name for field in each.fields]
-        elif isinstance(each, inspect.LiteralType):
-            names += map(str, each.values)
+    for kind in types:
+        if isinstance(kind, inspect.StructType | inspect.DataclassType):
+            names += [field.encode_name for field in kind.fields]
+        elif isinstance(kind, inspect.LiteralType):
+            names += map(str, kind.values)
     return closest_hint(match[1] or match[2], names) if names else ""
 
 
-def _alternatives(each: inspect.Type) -> list[inspect.Type]:
-    return list(each.types) if isinstance(each, inspect.UnionType) else [each]
+def _alternatives(kind: inspect.Type) -> list[inspect.Type]:
+    return list(kind.types) if isinstance(kind, inspect.UnionType) else [kind]
 
 
-def _types_at(each: inspect.Type, step: str) -> list[inspect.Type]:
+def _types_at(kind: inspect.Type, step: str) -> list[inspect.Type]:
     """Return the types at ``step``: of the field ``.name`` or of the element ``[…]``."""
-    if isinstance(each, inspect.StructType | inspect.DataclassType):
-        return [field.type for field in each.fields if step == f".{field.encode_name}"]
-    if isinstance(each, inspect.ListType | inspect.VarTupleType):
-        return [each.item_type]
-    if isinstance(each, inspect.TupleType):
-        return list(each.item_types)
-    return [each.value_type] if isinstance(each, inspect.DictType) else []
+    if isinstance(kind, inspect.StructType | inspect.DataclassType):
+        return [field.type for field in kind.fields if step == f".{field.encode_name}"]
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        return [kind.item_type]
+    if isinstance(kind, inspect.TupleType):
+        return list(kind.item_types)
+    return [kind.value_type] if isinstance(kind, inspect.DictType) else []
 
 
 def shown(value: Any) -> str:

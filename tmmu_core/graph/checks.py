@@ -75,7 +75,7 @@ def refuse_unknown_graph_operand(graph: Graph, known: dict[str, int], side: str)
 def refuse_second_producer(graph: Graph) -> NoReturn:
     """Raise for the first tensor that is written twice, by two nodes or by one."""
     first_write: dict[str, tuple[int, int, str]] = {}
-    k, j, name = next(each for each in _operands(graph, "outputs") if first_write.setdefault(each[2], each) != each)
+    k, j, name = next(row for row in _operands(graph, "outputs") if first_write.setdefault(row[2], row) != row)
     first_node, node = graph.nodes[first_write[name][0]].node_id, graph.nodes[k].node_id
     message = f"the tensor {name!r} is written by {node!r} and before that by {first_node!r}."
     hint = "A tensor has one producer. Write another tensor, with in_place_write if both share a storage."

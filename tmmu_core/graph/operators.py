@@ -121,7 +121,7 @@ def operator_of(instr: str) -> Operator:
 
 def one_word_parts(namespace: str, rest: str) -> tuple[str, str, str]:
     """Return namespace, base name and overload: for ``aten`` and ``add_Tensor``, ``("aten", "add", "Tensor")``."""
-    overloads = [each for each in OVERLOADS if rest.endswith(f"_{each}") and table_spelling(rest) not in TABLE]
+    overloads = [suffix for suffix in OVERLOADS if rest.endswith(f"_{suffix}") and table_spelling(rest) not in TABLE]
     overload = max(overloads, key=len, default="")
     return namespace, rest.removesuffix(f"_{overload}") if overload else rest, overload
 

@@ -35,7 +35,7 @@ _LINT_RULE = {
 def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | None = None) -> Verdict:
     """Return the verdict of the lint rules; ``verified``: the verifier's verdict on the same plan, if known."""
     verified = verified or verify_plan(plan, graph)
-    found = [replace(each, rule=_LINT_RULE.get(each.rule, "aligned_and_slotted")) for each in verified.findings]
+    found = [replace(f, rule=_LINT_RULE.get(f.rule, "aligned_and_slotted")) for f in verified.findings]
     has_graph = verified.examined == "graph"
     if graph is not None and has_graph:
         found += [*_undeclared(plan, graph), *_split_scopes(plan, graph)]

@@ -238,7 +238,7 @@ def allowed_moves(
     """Return the moves that a fit may make. ``options``: names of the first two arguments in ``UnreadableInput``."""
     kinds = DEFAULT_KINDS if allow is None else allow
     listed = kinds if isinstance(kinds, Iterable) and not isinstance(kinds, str) else str(kinds).split(",")
-    names = [*filter(None, (str(each).strip() for each in listed))]
+    names = [*filter(None, (str(kind).strip() for kind in listed))]
     unknown = next((name for name in names if name not in KINDS), None)
     if unknown is not None:
         raise UnreadableInput(f"{options[0]}: unknown change {unknown!r}.", hint=strict.closest_hint(unknown, KINDS))
@@ -315,10 +315,10 @@ def suggest_options(options: Any = None) -> Callable[[Callable[P, R]], Callable[
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
-        parameters = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         for key, kind in options.__annotations__.items() if options is not None else ():
             parameters.append(Parameter(key, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__))
-        names = [each.name for each in parameters if each.name != "self"]
+        names = [p.name for p in parameters if p.name != "self"]
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -57,7 +57,7 @@ class TorchFit(Fit[Plan]):
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchFit:
-        return TorchFit(*(deepcopy(getattr(self, each.name), memo) for each in fields(self)))
+        return TorchFit(*(deepcopy(getattr(self, f.name), memo) for f in fields(self)))
 
     @property
     def partition_fn(self) -> Callable[..., Any]:
@@ -118,7 +118,7 @@ class TorchFit(Fit[Plan]):
         """Suggested changes of the request if nothing fits, limited to moves that a PyTorch step can run."""
         if self.answer == "fits":
             return ()
-        steps = [each for each in self.fitted.next_steps if not each.startswith("allow ")]
+        steps = [step for step in self.fitted.next_steps if not step.startswith("allow ")]
         if not self.fitted.over_bytes:  # the allocator of a GPU cannot run the plan within the capacity
             steps[0] = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a larger capacity"
         others = [kind for kind in KINDS if kind not in self.fitted.allowed.kinds]
@@ -159,7 +159,7 @@ class TorchFit(Fit[Plan]):
 
         The column ``activations`` is the sum of ``kept``, ``recomputed`` and ``offloaded``.
         """
-        return fitted_layers(self.fitted, {each.leaf for each in self.step.executed.leaf_gradients})
+        return fitted_layers(self.fitted, {gradient.leaf for gradient in self.step.executed.leaf_gradients})
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ class TorchModel:
         import torch
         from torch.utils._pytree import tree_leaves, tree_map_only
 
-        leaves = [each for each in tree_leaves(self.example_inputs) if isinstance(each, torch.Tensor)]
-        rows = next((each.shape[axis] for each in leaves if each.dim() > axis and each.shape[axis]), None)
+        leaves = [tensor for tensor in tree_leaves(self.example_inputs) if isinstance(tensor, torch.Tensor)]
+        rows = next((tensor.shape[axis] for tensor in leaves if tensor.dim() > axis and tensor.shape[axis]), None)
         if rows is None:
             raise UnreadableInput(f"no tensor of the example inputs has an axis {axis}.", hint="Omit the size.")
 
@@ -239,8 +239,8 @@ def largest_size(
     """
     if sought is not None and sought not in list(dims):
         raise UnreadableInput(f"largest: {sought!r} is not in dims.", hint=GIVE_DIMS)
-    ends = {each: _ends(each, given) for each, given in dims.items()}
-    upper = {each: high for each, (_, high) in ends.items()}
+    ends = {dim: _ends(dim, given) for dim, given in dims.items()}
+    upper = {dim: high for dim, (_, high) in ends.items()}
     name = sought if sought is not None else next(iter(ends))
     low, high = ends[name] if sought is not None else (upper[name], upper[name])
     step_cache: dict[Any, Any] = {}
@@ -272,7 +272,7 @@ def _ends(name: str, given: Any) -> tuple[int, int]:
     """Return the bounds of a size: a number, a pair, or a ``Dim`` of ``torch.export``. Raises ``UnreadableInput``."""
     is_dim = hasattr(given, "min") and not isinstance(given, Integral)  # numbers of NumPy have a method ``min``
     ends = (given.min, given.max) if is_dim else given if isinstance(given, tuple) else (given, given)
-    is_pair = len(ends) == 2 and all(isinstance(each, Integral) for each in ends)
+    is_pair = len(ends) == 2 and all(isinstance(end, Integral) for end in ends)
     if not isinstance(name, str) or not is_pair or not 1 <= ends[0] <= ends[1] < 2**31:
         hint = "Names are texts. A size is a number from 1 to 2**31 - 1, a pair (least, greatest), or a bounded Dim."
         raise UnreadableInput(f"dims: {name!r}: {given!r} is not a valid size.", hint=hint)
@@ -349,7 +349,7 @@ def _peak_bytes(plan: Any) -> int:
 
 def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
     storages = storages_of(plan)
-    on_device = np.array([each.name == ONE_MEMORY for each in plan.arenas])
+    on_device = np.array([arena.name == ONE_MEMORY for arena in plan.arenas])
     held = (storages.size > 0) & on_device[storages.arena]
     return reserved_peak(storages.birth[held], storages.death[held], storages.size[held], limit)
 

@@ -110,15 +110,14 @@ class Store:
         chosen = select(*_READ).where(RUNS.c.model == model, *(RUNS.c[name] == value for name, value in where.items()))
         return self._read(chosen, last)
 
-    def series(self, branch: str | None = None) -> tuple[RunSeries, ...]:
-        """Return every series of runs, or those of one branch, with its last change, sorted. O(runs)."""
+    def series(self) -> tuple[RunSeries, ...]:
+        """Return every series of runs with its last change, sorted. O(runs)."""
         series = ("model", "branch", "planner", "mode", "preset")
         figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
         chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
-        rows = self.rows(chosen if branch is None else chosen.where(RUNS.c.branch == branch))
         found: list[dict[str, Any]] = []
-        for _, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
+        for _, runs_of_series in groupby(self.rows(chosen), lambda row: tuple(row[: len(series)])):
             runs = list(runs_of_series)
             changes = [k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes]
             last_change = changes[-1] if changes else 0

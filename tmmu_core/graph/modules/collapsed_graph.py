@@ -106,13 +106,13 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: V
     internal = Counter(source[~crosses & ~is_on_edge[tensor]].tolist())
     members = dict(zip(codes.tolist(), counts.tolist(), strict=True))
     vertices = []
-    for each in order:
-        place = _place(tree, each, request.radius is not None)
-        hidden = len(neighbours[each] - number.keys())
-        vertices.append(Vertex(*place, members.get(each, 0), internal[each], hidden))
+    for vertex_code in order:
+        place = _place(tree, vertex_code, request.radius is not None)
+        hidden = len(neighbours[vertex_code] - number.keys())
+        vertices.append(Vertex(*place, members.get(vertex_code, 0), internal[vertex_code], hidden))
     levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
     edges = _edges(number, np.stack([source, target, tensor])[:, crosses].T.tolist())
-    of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
+    of_node = np.array([number.get(node_code, -1) for node_code in code.tolist()], np.int64)
     return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, -1 if middle is None else number[middle])
 
 
@@ -145,7 +145,7 @@ def _place(tree: Tree, code: int, in_neighbourhood: bool) -> tuple[Kind, int, in
     item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
     if in_neighbourhood:  # a neighbourhood has no frames for ranges of nodes
-        level = next((each for each in tree.to_root(level) if tree.paths[each] not in tree.ranges), 0)
+        level = next((above for above in tree.to_root(level) if tree.paths[above] not in tree.ranges), 0)
     return "level" if code % 2 else "node", item, level
 
 

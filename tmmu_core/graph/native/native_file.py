@@ -56,7 +56,7 @@ def is_node_centric(fields: dict[str, Any]) -> bool:
     if isinstance(nodes, msgspec.Raw):
         has_shapes = b'"shape_out"' in bytes(nodes)
     else:
-        has_shapes = isinstance(nodes, list) and any("shape_out" in each for each in nodes if isinstance(each, dict))
+        has_shapes = isinstance(nodes, list) and any("shape_out" in node for node in nodes if isinstance(node, dict))
     return "ir_schema_hash" in fields or has_shapes
 
 

@@ -73,7 +73,7 @@ class Sharding:
     def class_of(self, rank: int) -> tuple[int, ...]:
         """Return a key: ranks with equal keys have equal graphs."""
         coordinates = self.spec.coordinates(rank)
-        return tuple(sum(coordinates[name] >= each for each in self.remainders[name]) for name, _ in self.spec.mesh)
+        return tuple(sum(coordinates[name] >= limit for limit in self.remainders[name]) for name, _ in self.spec.mesh)
 
 
 def local_graph_of(sharding: Sharding, rank: int) -> Graph:

@@ -115,7 +115,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
     stated_cost_bound = arena.reuse_cost_lower_bound
     confirmed_cost_bound = None if stated_cost_bound is None else min(stated_cost_bound, cost_bound)
     bound = min(max(bounds)[0], stated_bound if status == CLAIMED else arena.bound_bytes)
-    _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
+    _, witness, step = next((row for row in bounds if row[0] == bound), (bound, (), -1))
     if stated_bound > bound and arena.witness:  # keep the file's witness: it may prove the stated bound with the graph
         witness, step = arena.witness, arena.witness_step
     if (stated_bound > bound or confirmed_cost_bound != stated_cost_bound) and status != INCOMPLETE:

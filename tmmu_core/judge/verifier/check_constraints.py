@@ -258,7 +258,7 @@ def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tu
 
     for first in reversed(range(total)):
         best = least
-        place(first, 0, [dict.fromkeys(each, 0.0) for each in offsets])
+        place(first, 0, [dict.fromkeys(allowed, 0.0) for allowed in offsets])
         bound_from[first] = best
     return int(bound_from[0]) if nodes <= MOST_NODES else 0
 

@@ -39,7 +39,7 @@ def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> Place
     With slots, this is the order of birth. Without slots, it is the order named in the plan's notes, if placing the
     arena's problem in this order gives the plan's offsets. Else the storages are sorted by offset.
     """
-    problem = next((each for each in problems if each.arena == arena), None)
+    problem = next((candidate for candidate in problems if candidate.arena == arena), None)
     s = storages_of(plan)
     if plan.has_slots:
         return PlacementOrder(tuple(by_birth(plan, arena)), "birth", "slot")

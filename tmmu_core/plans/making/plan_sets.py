@@ -179,8 +179,8 @@ class RankPlans:
     def plan_hashes(self) -> tuple[bytes, ...]:
         """``tmmu_plan_hash`` of every rank. The tables are encoded once per class and hashed once per rank."""
         hashes: dict[int, bytes] = {}
-        for each in self.classes:
-            hashes |= zip(each.ranks, canonical.hashes_of_ranks(each.solution.plan, each.ranks)[0], strict=True)
+        for c in self.classes:
+            hashes |= zip(c.ranks, canonical.hashes_of_ranks(c.solution.plan, c.ranks)[0], strict=True)
         return tuple([hashes[rank] for rank in range(self.world_size)])
 
 

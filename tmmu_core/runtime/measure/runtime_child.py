@@ -80,7 +80,7 @@ def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: b
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             results = session.run(None, feeds)
             figures["resident_growth"].append(resident_bytes("VmHWM") - before)
-        figures["outputs"] = sha256(b"".join(np.asarray(each).tobytes() for each in results)).hexdigest()
+        figures["outputs"] = sha256(b"".join(np.asarray(result).tobytes() for result in results)).hexdigest()
         figures["reserved"].append(sum(int(number) for line in lines for number in _EXTENDED.findall(line)))
     return figures
 
@@ -110,21 +110,21 @@ def measure_litert(model: bytes) -> dict[str, int]:
     interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
     tensors_in_file = len(interpreter.get_tensor_details())
     interpreter.allocate_tensors()
-    for each in interpreter.get_input_details():
-        interpreter.set_tensor(each["index"], np.zeros(each["shape"], each["dtype"]))
+    for details in interpreter.get_input_details():
+        interpreter.set_tensor(details["index"], np.zeros(details["shape"], details["dtype"]))
     interpreter.invoke()
     start = np.frombuffer(model, np.uint8).ctypes.data
     file = range(start, start + len(model))
     places: list[tuple[Place, bool]] = []
-    for each in interpreter.get_tensor_details():
+    for details in interpreter.get_tensor_details():
         try:
-            array = interpreter.tensor(each["index"])()
+            array = interpreter.tensor(details["index"])()
         except ValueError:  # a fused or optional tensor has no bytes
             continue
         if isinstance(array, np.ndarray) and array.nbytes and int(array.ctypes.data) not in file:
             first = int(array.ctypes.data)
-            places.append(((first, first + array.nbytes), each["index"] < tensors_in_file))
-    inputs = {int(interpreter.tensor(each["index"])().ctypes.data) for each in interpreter.get_input_details()}
+            places.append(((first, first + array.nbytes), details["index"] < tensors_in_file))
+    inputs = {int(interpreter.tensor(details["index"])().ctypes.data) for details in interpreter.get_input_details()}
     arena = _arena_range([place for place, _ in places], inputs)
     in_arena = [(place, is_of_file) for place, is_of_file in places if arena[0] <= place[0] < arena[1]]
     tensors = [place for place, is_of_file in in_arena if is_of_file]
@@ -249,10 +249,13 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
 
     class Eager(RebuiltProgram):
         def _run(self, body: Body, values: dict[str, Any]) -> None:
-            nodes, outputs = body.nodes, {each["as_tensor"]["name"] for each in body.outputs if "as_tensor" in each}
+            nodes, outputs = (
+                body.nodes,
+                {output["as_tensor"]["name"] for output in body.outputs if "as_tensor" in output},
+            )
             last_use: dict[str, int] = {}
             for k, node in enumerate(nodes):
-                for value in (*node.outputs, *(each.arg for each in node.inputs)):
+                for value in (*node.outputs, *(operand.arg for operand in node.inputs)):
                     last_use.update(dict.fromkeys(_tensor_names(value), k))
             freed: dict[int, list[str]] = {}
             for tensor in last_use.keys() - outputs:
