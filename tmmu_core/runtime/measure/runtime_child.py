@@ -249,18 +249,15 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
 
     class Eager(RebuiltProgram):
         def _run(self, body: Body, values: dict[str, Any]) -> None:
-            nodes, outputs = (
-                body.nodes,
-                {output["as_tensor"]["name"] for output in body.outputs if "as_tensor" in output},
-            )
+            outputs = {output["as_tensor"]["name"] for output in body.outputs if "as_tensor" in output}
             last_use: dict[str, int] = {}
-            for k, node in enumerate(nodes):
+            for k, node in enumerate(body.nodes):
                 for value in (*node.outputs, *(operand.arg for operand in node.inputs)):
                     last_use.update(dict.fromkeys(_tensor_names(value), k))
             freed: dict[int, list[str]] = {}
             for tensor in last_use.keys() - outputs:
                 freed.setdefault(last_use[tensor], []).append(tensor)
-            for k, node in enumerate(nodes):
+            for k, node in enumerate(body.nodes):
                 single: Any = SimpleNamespace(nodes=[node])
                 super()._run(single, values)
                 for tensor in freed.get(k, ()):
