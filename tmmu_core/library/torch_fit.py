@@ -226,23 +226,23 @@ def largest_size(
     capacity: Capacity,
     allowed: Allowed,
     dims: Mapping[str, Any],
-    sought: str | None,
+    largest: str | None,
     progress: Progress | None,
 ) -> TorchFit:
-    """Return the fit at the largest size of the dimension ``sought`` that fits, or at its smallest size if none fits.
+    """Return the fit at the largest size of the dimension ``largest`` that fits, or at its smallest size if none fits.
 
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
     The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the found size
     differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
     These graphs omit scratch memory of GPU kernels. If there is any, a last search includes it, up to the found size.
-    Raises ``UnreadableInput`` if ``dims`` lacks ``sought`` or has a size that is not valid.
+    Raises ``UnreadableInput`` if ``dims`` lacks ``largest`` or has a size that is not valid.
     """
-    if sought is not None and sought not in list(dims):
-        raise UnreadableInput(f"largest: {sought!r} is not in dims.", hint=GIVE_DIMS)
+    if largest is not None and largest not in list(dims):
+        raise UnreadableInput(f"largest: {largest!r} is not in dims.", hint=GIVE_DIMS)
     ends = {dim: _ends(dim, given) for dim, given in dims.items()}
     upper = {dim: high for dim, (_, high) in ends.items()}
-    name = sought if sought is not None else next(iter(ends))
-    low, high = ends[name] if sought is not None else (upper[name], upper[name])
+    name = largest if largest is not None else next(iter(ends))
+    low, high = ends[name] if largest is not None else (upper[name], upper[name])
     step_cache: dict[Any, Any] = {}
 
     @cache
