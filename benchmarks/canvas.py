@@ -74,11 +74,11 @@ _CLICK = """async (id) => {
     while (!done()) await new Promise((next) => requestAnimationFrame(next));
     return performance.now() - began;
   };
-  const here = await until(() => chart.root.dataset.selected === meant);
-  const there = await until(() => other.root.dataset.selected === meant);
+  const selected = await until(() => chart.root.dataset.selected === meant);
+  const selectedInOther = await until(() => other.root.dataset.selected === meant);
   const texts = () => [...document.querySelectorAll('[data-testid="stText"]')];
-  const said = () => texts().some((e) => e.textContent.endsWith(meant));
-  return [here, there, await until(said)];
+  const isCaptionShown = () => texts().some((e) => e.textContent.endsWith(meant));
+  return [selected, selectedInOther, await until(isCaptionShown)];
 }"""
 
 

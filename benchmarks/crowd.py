@@ -82,8 +82,8 @@ def main(parts: list[str]) -> None:
         if "pictures" in parts or not parts:
             for searches in (0, SEARCHES):
                 times = zip(SMALL, first_pictures(server, searches), strict=True)
-                said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in times)
-                print(f"first pictures beside {searches} searches: {said}", flush=True)
+                text = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in times)
+                print(f"first pictures beside {searches} searches: {text}", flush=True)
         if "memory" in parts or not parts:
             before, highest, after = (n / 2**20 for n in left(server, Path(name)))
             print(f"memory: {before:.0f} MiB before, {highest:.0f} at most, {after:.0f} after {UPLOADS} uploads")

@@ -66,11 +66,11 @@ def drawn(curves: list[Curve]) -> str:
     panels = [_panel(curve, k % ACROSS * WIDE, k // ACROSS * HIGH) for k, curve in enumerate(curves)]
     style = "text{font:11px sans-serif;fill:#333}.t{font-weight:bold}.g{stroke:#ddd}.e,.b{fill:none;stroke-width:1.8}"
     style += f".e{{stroke:{EXTENT}}}.b{{stroke:{BOUND};stroke-dasharray:4 3}}"
-    said = "Extent (solid) and proven bound (dashed) of exact over nodes"
+    title = "Extent (solid) and proven bound (dashed) of exact over nodes"
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img" aria-label="{said}">',
-            f"<title>{said}</title>",
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img" aria-label="{title}">',
+            f"<title>{title}</title>",
             f"<style>{style}</style>",
             f'<rect width="{wide}" height="{high}" fill="#fff"/>',
             *panels,
@@ -87,12 +87,12 @@ def _panel(curve: Curve, x: int, y: int) -> str:
     points.append([max(curve.nodes, points[-1][0]), *points[-1][1:]])
 
     def path(k: int) -> str:
-        said = ""
+        path = ""
         for n, row in enumerate(points):
             at = x + LEFT + _decade(row[0]) * inner / DECADES
             level = y + TOP + (top - row[k]) * tall / (top - low)
-            said += f"M{at:.1f} {level:.1f}" if not n else f"H{at:.1f}V{level:.1f}"
-        return said
+            path += f"M{at:.1f} {level:.1f}" if not n else f"H{at:.1f}V{level:.1f}"
+        return path
 
     marks = []
     for decade in range(0, DECADES + 1, 2):

@@ -102,11 +102,11 @@ def token(page: Page) -> str:
 
 def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
     """Return the row of a sample: first opening, best plan, a click and, for a large sample, every page."""
-    thing = read_any(sample.path.read_bytes(), sample.path.name)
-    if isinstance(thing, Graph):
-        tensors = len(thing.tensors)
+    opened = read_any(sample.path.read_bytes(), sample.path.name)
+    if isinstance(opened, Graph):
+        tensors = len(opened.tensors)
     else:
-        tensors = len(thing.problem if isinstance(thing, PlainInstance) else thing.plan)  # type: ignore[union-attr]
+        tensors = len(opened.problem if isinstance(opened, PlainInstance) else opened.plan)  # type: ignore[union-attr]
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{address}/?graph=sample:{'views' if sample.name == 'linear_chain' else 'linear_chain'}")
     page.wait_for_function(_PAINTED, arg="", timeout=60_000)

@@ -36,8 +36,8 @@ def _get(number: int) -> bytes:
 
 def _frame(k: int) -> bytes:
     path = f"/home/me/model/{k % 37}.py" if k % 3 else f"/site-packages/torch/nn/{k}.py"
-    said = (_text("filename"), _text(path), _text("line"), _number(k), _text("name"), _text(f"f{k}"))
-    return b"}\x94(" + b"".join(said) + b"u0"
+    items = (_text("filename"), _text(path), _text("line"), _number(k), _text("name"), _text(f"f{k}"))
+    return b"}\x94(" + b"".join(items) + b"u0"
 
 
 def write(file: BinaryIO, events: int) -> None:
@@ -52,8 +52,8 @@ def write(file: BinaryIO, events: int) -> None:
     counted = first + FRAMES
     alive: list[tuple[bytes, bytes]] = []
     free: list[bytes] = []
-    top, said, batch = BASE, 0, 0
-    while said < events:
+    top, written, batch = BASE, 0, 0
+    while written < events:
         parts = []
         if len(alive) < LIVE or (len(alive) < 2 * LIVE and random.random() < 0.5):
             top += 0 if free else BLOCK
@@ -61,7 +61,7 @@ def write(file: BinaryIO, events: int) -> None:
             rest = b"".join(
                 (key["size"], _number(512 << random.randrange(12)), key["stream"], b"K\x00", key["time_us"])
             )
-            rest += _number(TIME + said) + key["frames"]
+            rest += _number(TIME + written) + key["frames"]
             stack = b"]\x94(" + stacks[random.randrange(STACKS)] + b"e"
             parts.append(b"".join((b"}\x94(", key["action"], key["alloc"], key["addr"], address, rest, stack, b"u")))
             alive.append((address, rest + _get(counted + 1)))
@@ -74,7 +74,7 @@ def write(file: BinaryIO, events: int) -> None:
             for action in ("free_requested", "free_completed"):
                 parts += [b"".join((b"}\x94(", key["action"], key[action], key["addr"], address, rest, b"u"))]
             counted += 2
-        said += len(parts)
+        written += len(parts)
         batch += len(parts)
         if batch >= 1000:
             parts.append(b"e(")

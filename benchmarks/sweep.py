@@ -22,9 +22,9 @@ def points(many: int) -> tuple[Point, ...]:
     return tuple(Point(k, 0, PlanRequest(planner="slots", seed=k), head={"planner": "slots"}) for k in range(many))
 
 
-def alone(given: tuple[Source, Sequence[Point]]) -> int:
-    source, asked = given
-    return sum(1 for point in asked if run_point(source, point).rows)
+def run_batch(pair: tuple[Source, Sequence[Point]]) -> int:
+    source, points_to_run = pair
+    return sum(1 for point in points_to_run if run_point(source, point).rows)
 
 
 def rate(begun: float, many: int) -> float:
@@ -35,25 +35,25 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--points", type=int, default=10_000)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    given = options.parse_args()
-    sources, asked, k = [Source(FILE.name, FILE.read_bytes())], points(given.points), given.workers
-    alone((sources[0], asked[:50]))  # loads the modules needed on first use
+    args = options.parse_args()
+    sources, points_to_run, k = [Source(FILE.name, FILE.read_bytes())], points(args.points), args.workers
+    run_batch((sources[0], points_to_run[:50]))  # loads the modules needed on first use
     begun = time.perf_counter()
-    assert sum(len(done) for done in run_here(sources, asked)) == len(asked)
-    one = rate(begun, len(asked))
+    assert sum(len(done) for done in run_here(sources, points_to_run)) == len(points_to_run)
+    one = rate(begun, len(points_to_run))
     print(f"one process                 {one:8,.0f} plans/s", flush=True)
     with ProcessPoolExecutor(k) as pool:
-        list(pool.map(alone, [(sources[0], asked[:50])] * k))
-        parts = [(sources[0], asked[n::k]) for n in range(k)]
+        list(pool.map(run_batch, [(sources[0], points_to_run[:50])] * k))
+        parts = [(sources[0], points_to_run[n::k]) for n in range(k)]
         begun = time.perf_counter()
-        assert sum(pool.map(alone, parts)) == len(asked)
-        pooled = rate(begun, len(asked))
+        assert sum(pool.map(run_batch, parts)) == len(points_to_run)
+        pooled = rate(begun, len(points_to_run))
     print(f"{k} processes, bare           {pooled:8,.0f} plans/s, {pooled / one / k:.0%} of {k} times one", flush=True)
     with cluster(workers=k) as client:
-        list(run_on(client, sources, asked[: 50 * k]))
+        list(run_on(client, sources, points_to_run[: 50 * k]))
         begun = time.perf_counter()
-        assert sum(len(done) for done in run_on(client, sources, asked)) == len(asked)
-        dask = rate(begun, len(asked))
+        assert sum(len(done) for done in run_on(client, sources, points_to_run)) == len(points_to_run)
+        dask = rate(begun, len(points_to_run))
     print(f"{k} processes of Dask         {dask:8,.0f} plans/s, {dask / one / k:.0%} of {k} times one, ", end="")
     print(f"{dask / pooled:.0%} of the bare processes")
 
