@@ -87,12 +87,12 @@ def _panel(curve: Curve, x: int, y: int) -> str:
     points.append([max(curve.nodes, points[-1][0]), *points[-1][1:]])
 
     def path(k: int) -> str:
-        path = ""
+        d = ""
         for n, row in enumerate(points):
             at = x + LEFT + _decade(row[0]) * inner / DECADES
             level = y + TOP + (top - row[k]) * tall / (top - low)
-            path += f"M{at:.1f} {level:.1f}" if not n else f"H{at:.1f}V{level:.1f}"
-        return path
+            d += f"M{at:.1f} {level:.1f}" if not n else f"H{at:.1f}V{level:.1f}"
+        return d
 
     marks = []
     for decade in range(0, DECADES + 1, 2):
