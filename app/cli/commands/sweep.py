@@ -36,7 +36,7 @@ class AxisOptions:
     alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…")
     over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…")
     shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…")
-    capacities: str | None = option("Fit to each memory limit.", "BYTES,…", "--capacities", "--fit")
+    limits: str | None = option("Fit to each memory limit.", "BYTES,…", "--capacities", "--fit")
 
     def axes(self) -> Axes:
         """Return the axes without ``over``, which depends on the model. Raises ``TmmuError``."""
@@ -48,7 +48,7 @@ class AxisOptions:
             alignments=_whole_numbers("--alignments", self.alignments, hint) if self.alignments else (None,),
             planners=_names("planners", self.planners, tuple(PLANNERS)) or ("slots", "naive"),
             shards=tuple((escaped_surrogates(file), spec) for file, spec in files.items()) if self.shards else None,
-            capacities=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _split(self.capacities)) or None,
+            capacities=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _split(self.limits)) or None,
         )
 
 
