@@ -64,16 +64,15 @@ def test_runs_are_filtered_by_any_column_and_number(kept: tuple[Store, list[Run]
         store.recorded_runs("unknown")
 
 
-@pytest.mark.parametrize("branch", [None, "main", "topic", "none"])
-def test_series_has_the_figures_of_its_runs(kept: tuple[Store, list[Run]], branch: str | None) -> None:
+def test_series_has_the_figures_of_its_runs(kept: tuple[Store, list[Run]]) -> None:
     store, runs = kept
     expected = []
-    for key in sorted({run.series for run in runs if branch in (None, run.branch)}):
+    for key in sorted({run.series for run in runs}):
         series = in_time(runs, **dict(zip(SERIES, key, strict=True)))
         changes = [(a, b) for a, b in pairwise(series) if a.extent_bytes != b.extent_bytes]
         before, changed = changes[-1] if changes else (None, series[0])
         expected.append((*key, len(series), _figures(series[-1]), (changed.at, changed.commit), before))
-    found = store.series(branch)
+    found = store.series()
     assert [(*(getattr(line, name) for name in SERIES), line.runs) for line in found] == [row[:6] for row in expected]
     for line, row in zip(found, expected, strict=True):
         assert (line.at, line.commit, line.extent_bytes, line.peak_live_bytes, line.lower_bound_bytes) == row[6]
