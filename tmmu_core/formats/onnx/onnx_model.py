@@ -187,8 +187,9 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
     """Return the model in ``data`` with its nodes in ``order`` (all node ids). ``graph`` was read from ``data``.
 
-    A node that the graph lacks (a constant, a folded shape) follows its predecessor in the file, or moves before the
-    first node that reads it. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
+    A node that the graph lacks (a constant, a folded shape) follows its predecessor in the file and the nodes that it
+    reads, or moves before the first node that reads it. Bodies and unknown fields are unchanged. Raises ``Misuse`` if
+    ``order`` has other nodes.
     """
     order = tuple(order)
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}
@@ -200,13 +201,12 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     nodes = list(model.graph.node)
     producer = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
     producers = [sorted({producer[tensor] for tensor in _reads_of(node) if tensor in producer}) for node in nodes]
-    ranked: list[tuple[int, int]] = []
-    node_rank = 0  # a node that the graph lacks gets the rank of its predecessor
+    ranks: list[int] = []  # a node that the graph lacks gets the rank of its predecessor, or of a later producer
     for k, node in enumerate(nodes):
-        node_rank = min((rank[tensor] for tensor in node.output if tensor in rank), default=node_rank)
-        ranked.append((node_rank, k))
+        earliest = max([ranks[other] for other in (k - 1, *producers[k]) if 0 <= other < k], default=0)
+        ranks.append(min((rank[tensor] for tensor in node.output if tensor in rank), default=earliest))
     sequence: dict[int, None] = {}
-    for _, k in sorted(ranked):
+    for k in sorted(range(len(nodes)), key=ranks.__getitem__):
         pending = [k]
         while pending:
             missing = [other for other in producers[pending[-1]] if other not in sequence]
