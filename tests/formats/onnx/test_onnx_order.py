@@ -75,6 +75,16 @@ def test_constants_come_before_their_readers_and_bodies_stay(tmp_path: Path) -> 
     assert [node.op_type for node in written.graph.node] == ["Constant", "Add", "If", "Exp", "Shape", "Add"]
 
 
+def test_order_that_the_model_cannot_run_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = [op("Neg", "x", "p"), op("Shape", "p", "s"), op("Reshape", "u s", "r")]
+    ends = [value("x", [4]), value("u", [4])], [value("p", [4]), value("r", [4])]
+    data = model(nodes, *ends).SerializeToString()
+    graph = read_graph(data, "model.onnx")
+    with caplog.at_level("INFO", "tmmu"):
+        assert with_order(data, graph, graph.execution_order[::-1]) == data
+    assert "the model computes 'p' before 'r'" in caplog.text
+
+
 def test_order_of_a_fitted_graph_and_of_a_plan_are_written(tmp_path: Path) -> None:
     source, fitted, plan = (str(tmp_path / name) for name in ("model.onnx", "fitted.tmmu.json", "plan.json"))
     best = exported(NET, tmp_path)

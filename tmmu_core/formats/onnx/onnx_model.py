@@ -3,12 +3,13 @@
 Planning opens no external weight file. A path outside of the model's folder is refused: a runtime would open it.
 """
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import onnx
@@ -17,6 +18,8 @@ from onnx import helper, inliner
 from tmmu_core.base import limits
 from tmmu_core.base.errors import Misuse, UnreadableInput, first_line
 from tmmu_core.graph.model import Graph
+
+LOG = logging.getLogger("tmmu")
 
 TypedShape = tuple[int, list[int | str | None]]  # element type, and dimensions as number, name or ``None`` (unknown)
 TypedShapes = dict[str, TypedShape]  # value → type and shape
@@ -188,8 +191,9 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     """Return the model in ``data`` with its nodes in ``order`` (all node ids). ``graph`` was read from ``data``.
 
     A node that the graph lacks (a constant, a folded shape) follows its predecessor in the file and the nodes that it
-    reads, or moves before the first node that reads it. Bodies and unknown fields are unchanged. Raises ``Misuse`` if
-    ``order`` has other nodes.
+    reads, or moves before the first node that reads it. The latter moves other nodes too, with a warning in the log, if
+    a folded shape is that of a later tensor. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order``
+    has other nodes.
     """
     order = tuple(order)
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}
@@ -213,6 +217,11 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
             pending += missing
             if not missing:
                 sequence[pending.pop()] = None
+    planned = [k for k in sequence if any(tensor in rank for tensor in nodes[k].output)]
+    for first, second in (pair for pair in pairwise(planned) if ranks[pair[0]] > ranks[pair[1]]):
+        text = "warning: the written order is not the planned order: the model computes %r before %r"
+        LOG.info(text, nodes[first].output[0], nodes[second].output[0])
+        break
     del model.graph.node[:]
     model.graph.node.extend(nodes[k] for k in sequence)
     return model.SerializeToString()
