@@ -74,9 +74,7 @@ WAIT_SECONDS = 0.4  # seconds that a page waits for a file before it shows the p
 
 def open_job(source: str) -> Job[Opened]:
     """Return the job that reads a source. A new job first gets :data:`WAIT_SECONDS` seconds to end."""
-    job = job_table().job(
-        ("open", source), "reading", lambda progress: read_bytes(*content_of(source), source, progress)
-    )
+    job = job_table().job(("open", source), "reading", lambda report: read_bytes(*content_of(source), source, report))
     job.wait(max(0.0, job.began + WAIT_SECONDS - time.monotonic()))
     return job
 

@@ -101,10 +101,8 @@ def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]
     steps = np.where((uses.previous_use >= 0) & (storages.persistent == 0), uses.last_use - uses.previous_use - 1, 0)
     in_arena = storages.arena == liveness.arenas.index(arena)
     candidates = np.flatnonzero((steps > 0) & (storages.size > 0) & in_arena).tolist()
-    candidates = sorted(candidates, key=lambda k: (-int(storages.size[k]) * int(steps[k]), k))[:MAX_IDLE_BUFFERS]
-    return [
-        (plan.row_of[names[storages.head[k]]], int(uses.last_use[k]), int(uses.previous_use[k])) for k in candidates
-    ]
+    selected = sorted(candidates, key=lambda k: (-int(storages.size[k]) * int(steps[k]), k))[:MAX_IDLE_BUFFERS]
+    return [(plan.row_of[names[storages.head[k]]], int(uses.last_use[k]), int(uses.previous_use[k])) for k in selected]
 
 
 def buffers_in_range(

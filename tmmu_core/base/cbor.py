@@ -114,14 +114,11 @@ def _plain(x: object) -> Any:
     """Convert a numpy scalar, a mapping, a byte buffer, or an instance of a subclass to a builtin type."""
     if isinstance(x, np.generic):
         return x.item()
-    if isinstance(x, Mapping):
-        return dict(x)
-    kinds: tuple[Any, ...] = (int, float, str, bytes, list, tuple)
-    for kind in kinds:
+    kinds: dict[Any, Any] = {Mapping: dict, bytearray: bytes, memoryview: bytes}
+    kinds |= {kind: kind for kind in (int, float, str, bytes, list, tuple)}
+    for kind, builtin in kinds.items():
         if isinstance(x, kind):
-            return kind(x)
-    if isinstance(x, bytearray | memoryview):
-        return bytes(x)
+            return builtin(x)
     raise NotCanonical(f"a {type(x).__name__} has no canonical form")
 
 

@@ -73,11 +73,6 @@ class Operator(Entry):
         return "random" in self.traits
 
     @property
-    def writes_statistics(self) -> bool:
-        """Whether it overwrites running statistics, on which its other outputs do not depend."""
-        return "statistics" in self.traits
-
-    @property
     def keeps_position(self) -> bool:
         """Whether it must keep its position in the order: it is random, communicates, has effects or is unknown."""
         return self.is_unknown or not self.traits.isdisjoint(("random", "communicates", "effects"))

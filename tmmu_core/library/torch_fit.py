@@ -52,9 +52,7 @@ class TorchFit(Fit[Plan]):
     """Size of each dimension in ``dims``. For ``largest``: the largest size that fits, or the smallest if none fits."""
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "A fit of a PyTorch step cannot be pickled: it holds the traced module. Pickle fit.plan, or fit again."
-        )
+        raise TypeError("A PyTorch fit cannot be pickled: it holds the traced module. Pickle fit.plan, or fit again.")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchFit:
         return TorchFit(*(deepcopy(getattr(self, f.name), memo) for f in fields(self)))

@@ -42,9 +42,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     death[handoffs[:, 1]] = handoffs[:, 0]
     storages, storage_of = _storages(timeline, ranges, groups, (heads, arena_of), pairs, death, handoffs)
     taken, offsets = np.ones(len(handoffs), np.bool_), groups.offset
-    return Liveness(
-        timeline, names, ranges.birth, death, storage_of, offsets, storages, handoffs, taken, refusal_rows=refusals
-    )
+    return Liveness(timeline, names, ranges.birth, death, storage_of, offsets, storages, handoffs, taken, refusals)
 
 
 def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) -> str | None:
@@ -186,15 +184,13 @@ def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
     for field, what in (("alignment", "required alignment"), ("view.byte_offset", "item size of its dtype")):
-        required = {
-            i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted
-        }
-        misaligned = [i for i in shifted if int(groups.offset[i]) % required[i]]
+        grid = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted}
+        misaligned = [i for i in shifted if int(groups.offset[i]) % grid[i]]
         if misaligned:
             i = min(misaligned, key=ids.__getitem__)
             place = f"tensor {ids[i]!r} is at byte {groups.offset[i]} of its storage"
-            message = f"{place}, not at a multiple of its {what}, {required[i]} B."
-            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {required[i]}."
+            message = f"{place}, not at a multiple of its {what}, {grid[i]} B."
+            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grid[i]}."
             raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")
 
 

@@ -56,10 +56,8 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         backward.append(Node(_grad(node.node_id), instr, inputs, outputs, phase="backward", inplace=inplace))
     parameters = [tensor.id for tensor in graph.tensors if tensor.role == "parameter" and tensor.id in gradients]
     all_tensors, all_nodes = (*graph.tensors, *gradients.values()), (*graph.nodes, *backward)
-    graph_outputs = (*graph.outputs, *map(_grad, parameters))
-    joint = msgspec.structs.replace(
-        graph, tensors=all_tensors, nodes=all_nodes, outputs=graph_outputs, execution_order=None
-    )
+    results = (*graph.outputs, *map(_grad, parameters))
+    joint = msgspec.structs.replace(graph, tensors=all_tensors, nodes=all_nodes, outputs=results, execution_order=None)
     return joint, [*(node.node_id for node in forward), *(node.node_id for node in backward), *later]
 
 

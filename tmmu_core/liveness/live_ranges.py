@@ -37,13 +37,11 @@ def view_roots(index: GraphIndex) -> tuple[I64, U64]:
     return roots, offsets
 
 
-def overflow_error(tensor: str, byte: int, path: str) -> AllocationOverflow:
+def overflow_error(name: str, end: int, path: str) -> AllocationOverflow:
     """Return the error for a tensor that begins or ends past 2^64 − 1 in its storage."""
-    message = f"the tensor {tensor!r} reaches byte {byte:,} of its storage, past 2^64 − 1."
+    what = f"the tensor {name!r} reaches byte {end:,} of its storage, past 2^64 − 1."
     hint = "Check the byte_offset of its views, and the shape of the tensor that it overwrites."
-    return AllocationOverflow(
-        message, arena="unknown", offset=str(byte), size="unknown", tensor=tensor, path=path, hint=hint
-    )
+    return AllocationOverflow(what, arena="unknown", offset=str(end), size="unknown", tensor=name, path=path, hint=hint)
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,9 +112,7 @@ _ENTRIES = (
         {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
         "reuse:plan_reuse",
     ),
-    PlannerEntry(
-        "auto", "selects a planner by problem size, and gives the reason", {"minimise": None, "max_nodes": None}
-    ),
+    PlannerEntry("auto", "selects a planner by problem size, with the reason", {"minimise": None, "max_nodes": None}),
 )
 PLANNERS = {entry.name: entry for entry in _ENTRIES}
 ARENA_PLANNERS = {entry.name: entry for entry in _ENTRIES if not entry.defines_arenas}

@@ -146,9 +146,7 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
     number = np.full(len(problem) + 1, -1, np.int64)  # the last row is for the index −1
     number[indices] = np.arange(len(indices))
     rows = indices.tolist()
-    changes: dict[str, Any] = {
-        name: getattr(problem, name)[indices] for name in ("birth", "death", "size", "alignment")
-    }
+    changes: dict[str, Any] = {name: getattr(problem, name)[rows] for name in ("birth", "death", "size", "alignment")}
     if problem.handoff_from is not None:
         changes["handoff_from"] = number[problem.handoff_from[indices]]
     if problem.must_not_alias is not None:

@@ -296,9 +296,7 @@ class Plan:
 
     def columns(self) -> dict[str, Any]:
         """Return field of :class:`TensorRow` → column; no category if the plan has none."""
-        return {
-            field: getattr(self, name) for field, name in COLUMN_OF.items() if field != "category" or self.categories
-        }
+        return {key: getattr(self, name) for key, name in COLUMN_OF.items() if key != "category" or self.categories}
 
     def row(self, i: int) -> TensorRow:
         """Return row ``i`` as a value."""

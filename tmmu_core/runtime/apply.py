@@ -44,7 +44,7 @@ PAGE = mmap.PAGESIZE
 # Python has `mmap.MAP_NORESERVE` since 3.13. On Linux its value is the same for x86, ARM and RISC-V.
 _LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64", "riscv64") else 0
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", _LINUX_NORESERVE if sys.platform == "linux" else 0)
-_MEMORY_HINT = "Plan a smaller batch or run on a machine with more memory."
+_HINT = "Plan a smaller batch or run on a machine with more memory."
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 
 
@@ -66,20 +66,18 @@ class ArenaHandle:
         return int(self.memory.ctypes.data)
 
 
-def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
+def map_arena(name: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
     """Map zeroed memory, rounded up to pages, at a multiple of the alignment. Raises ``AllocationFailure``."""
-    committed = align_up(max(size_bytes, 1), max(page_size, PAGE))
+    size = align_up(max(size_bytes, 1), max(page_size, PAGE))
     slack = alignment_bytes if alignment_bytes > PAGE else 0
     try:
-        block = np.frombuffer(mmap.mmap(-1, committed + slack, flags=_FLAGS), np.uint8)
+        block = np.frombuffer(mmap.mmap(-1, size + slack, flags=_FLAGS), np.uint8)
     except (OSError, OverflowError, ValueError, MemoryError) as error:
         why = "more than a process can address" if isinstance(error, OverflowError) else error
-        message = f"{committed:,} B cannot be mapped for arena {arena_id!r} ({why}); nothing was committed."
-        raise AllocationFailure(
-            message, operator=OPERATOR, arena=arena_id, peak_required_bytes=committed, hint=_MEMORY_HINT
-        ) from error
+        what = f"{size:,} B cannot be mapped for arena {name!r} ({why}); nothing was committed."
+        raise AllocationFailure(what, operator=OPERATOR, arena=name, peak_required_bytes=size, hint=_HINT) from error
     start = -int(block.ctypes.data) % alignment_bytes
-    return ArenaHandle(block[start : start + committed], is_zeroed=True)
+    return ArenaHandle(block[start : start + size], is_zeroed=True)
 
 
 def refuse_larger_than_memory(plan: Plan) -> None:
@@ -92,9 +90,7 @@ def refuse_larger_than_memory(plan: Plan) -> None:
     if (needed := sum(sizes.values())) > memory:
         message = f"the arenas need {needed:,} B, but this machine has {memory:,} B; nothing was committed."
         largest = max(sizes, key=sizes.__getitem__)
-        raise AllocationFailure(
-            message, operator=OPERATOR, arena=largest, peak_required_bytes=needed, hint=_MEMORY_HINT
-        )
+        raise AllocationFailure(message, operator=OPERATOR, arena=largest, peak_required_bytes=needed, hint=_HINT)
 
 
 SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")

@@ -205,11 +205,8 @@ def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
     """Return the causes of the growth of ``arena``, in O(n log n)."""
     step_before, bytes_before = _bytes_at_peak(before, arena)
     step_after, bytes_after = _bytes_at_peak(after, arena)
-    shares = [
-        Share(name, bytes_before.get(name, 0), bytes_after.get(name, 0))
-        for name in bytes_before | bytes_after
-        if bytes_before.get(name, 0) != bytes_after.get(name, 0)
-    ]
+    sizes = {name: (bytes_before.get(name, 0), bytes_after.get(name, 0)) for name in bytes_before | bytes_after}
+    shares = [Share(name, *pair) for name, pair in sizes.items() if pair[0] != pair[1]]
     shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
     extents = [plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after)]
     peaks = sum(bytes_before.values()), sum(bytes_after.values())

@@ -195,9 +195,7 @@ DASK_SETTINGS = {
     "distributed.admin.system-monitor.interval": "5s",
 }
 """Dask settings for local workers."""
-IMPORT_CHECK = (
-    "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this statement
-)
+IMPORT_CHECK = "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this
 
 Results = tuple[PointResult, ...]
 
@@ -228,9 +226,7 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
                     raise ConnectionError(f"tmmu-plan-explorer is not installed on it: {error}") from error
                 yield client
             return
-        local = LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-        )
+        local = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=50)
         with local, Client(local) as client:
             yield client
 

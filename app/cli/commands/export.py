@@ -149,9 +149,7 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
     weights = external_files(data)
     if weights and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
-        raise UsageError(
-            f"{source} reads its weights from {weights[0]}.", "Set -o to a file in the folder of the model."
-        )
+        raise UsageError(f"{source} reads its weights from {weights[0]}.", "Set -o to a file in the model's folder.")
     if not isinstance(opened, Graph):
         plan = resolve_opened(opened, name, request).valid_plan("export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
@@ -185,9 +183,7 @@ def _constants(found: Resolved, model: str | None) -> Constants:
             raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
         if constants := constants_of(Path(model), opened):
             return constants
-        raise UsageError(
-            f"{model} has no bytes of constants.", "Convert the original model with tmmu convert --sidecar FILE."
-        )
+        raise UsageError(f"{model} has no bytes of constants.", "Use tmmu convert --sidecar FILE with the original.")
     if found.graph is None or found.name == STREAM:
         return Constants({})
     return constants_of(Path(found.name), found.graph)

@@ -145,9 +145,7 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
     widget = controls.text_widget("arenas", "arenas", read_arenas_text, text, "Arenas not changed", hint)
     hint = "Content of a file for --arenas. It lists all arenas. A tensor selects one with its field `arena`."
     st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=hint, height=100, **widget)
-    _size_setting(
-        "Page size", "page_size", choice.page_size, "none", "Arenas are rounded up to a multiple of this size."
-    )
+    _size_setting("Page size", "page_size", choice.page_size, "none", "Arena sizes are multiples of this size.")
     hint = "Limit of the sum of all arena sizes. Arenas never share bytes; under the memory limit they can."
     _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", hint)
     defaults = resolve_dims(opened.graph, None)
@@ -207,9 +205,8 @@ def _option(name: str, default: Any, value: Any) -> None:
         def parse(text: str) -> dict[str, Any]:
             return _options_with(name, read_json(text, f"option {name}"), default)
 
-        settings = controls.text_widget(
-            widget, "options", parse, text, f"{title} not changed", f"Example: {example}.", empty
-        )
+        advice = f"Example: {example}."
+        settings = controls.text_widget(widget, "options", parse, text, f"{title} not changed", advice, empty)
         st.text_area(f"{title}, as JSON", placeholder=example, height=120, help=hint, **settings)
 
 

@@ -94,9 +94,7 @@ class OrderStates(OrderLists):
     def run(self, state: State, unit: int, limit: int) -> State | None:
         """Return the state after a unit; ``None`` if the sum of peaks, with constants, exceeds ``limit``."""
         during, after = self.memory_change(unit, state.done)
-        peaks = tuple(
-            max(peak, live + maximum) for peak, live, maximum in zip(state.peaks, state.live, during, strict=True)
-        )
+        peaks = tuple(max(peak, live + most) for peak, live, most in zip(state.peaks, state.live, during, strict=True))
         return None if sum(peaks) + self.constant > limit else self._after(state, unit, peaks, after)
 
     def run_immediate_units(self, state: State) -> State:

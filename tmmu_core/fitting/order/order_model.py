@@ -163,9 +163,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
     """Return node → touched storages, without persistent ones, and (node, storage) → touched tensors if over 1."""
     index = liveness.timeline.index
     nodes = len(index.node_ids)
-    node = np.concatenate(
-        [np.repeat(np.arange(nodes), np.diff(index.in_ptr)), np.repeat(np.arange(nodes), np.diff(index.out_ptr))]
-    )
+    node = np.concatenate([np.repeat(np.arange(nodes), np.diff(ptr)) for ptr in (index.in_ptr, index.out_ptr)])
     tensor = np.concatenate([index.in_idx, index.out_idx])
     is_planned = (liveness.timeline.step_of[node] >= 0) & (liveness.storage_of[tensor] >= 0)
     pairs = np.unique(node[is_planned] * len(index.tensor_ids) + tensor[is_planned])
@@ -215,10 +213,8 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
 def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
     """Yield edges from each write of a storage to later accesses, and from earlier accesses to the write."""
     storages = liveness.storages
-    # A storage with birth 0 can have content before its first write.
-    overwritten = {
-        s: row for s, row in storage_writers(liveness).items() if len(row) > 1 or (row and not storages.birth[s])
-    }
+    # A storage with birth 0 can have content before its first write, so one write overwrites it.
+    overwritten = {s: row for s, row in storage_writers(liveness).items() if len(row) > (storages.birth[s] > 0)}
     step_of, index = liveness.timeline.step_of, liveness.timeline.index
     accesses = {storage: set(writers) for storage, writers in overwritten.items()}
     readers = np.repeat(np.arange(len(step_of)), np.diff(index.in_ptr))

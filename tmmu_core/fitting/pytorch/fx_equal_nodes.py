@@ -59,9 +59,7 @@ def _remove_copies(joint: Any) -> None:
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default):
         view, value = node.args[:2]
         forms = {(each.meta["val"].shape, each.meta["val"].dtype, each.meta["val"].device) for each in (view, value)}
-        is_scattered = all(
-            operator_of(str(user.target)).name in SCATTERS and user.args[0] is not node for user in node.users
-        )
+        is_scattered = all(operator_of(str(u.target)).name in SCATTERS and u.args[0] is not node for u in node.users)
         if len(forms) == 1 and is_scattered:
             node.replace_all_uses_with(value)
             joint.graph.erase_node(node)

@@ -169,9 +169,7 @@ def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) 
         known = {id(each) for each in (*fakes.values(), *states.values())}
         others = [each for each in tensors_in(optimizer, set()) if id(each) not in known]
         states |= {f"optimizer.state_{k}": each for k, each in enumerate(others)}
-    workspaces = [
-        Tensor(f"{STEP}.{k}" if k else STEP, (size,), "uint8", "workspace") for k, size in enumerate(sizes or [0])
-    ]
+    workspaces = [Tensor(f"{STEP}.{k}" if k else STEP, (n,), "uint8", "workspace") for k, n in enumerate(sizes or [0])]
     state_tensors = [
         Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
         for name, value in states.items()

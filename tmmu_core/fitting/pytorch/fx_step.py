@@ -189,9 +189,7 @@ class TorchStep:
 
     def _warn_of_gradients(self, named: Mapping[str, Any]) -> bool:
         """Warn of gradients that exist before the step and are not in the plan; return whether there are any."""
-        tensors = [
-            each for name, each in named.items() if isinstance(each, torch.Tensor) and name not in self.accumulated
-        ]
+        tensors = [t for name, t in named.items() if isinstance(t, torch.Tensor) and name not in self.accumulated]
         unplanned = sum(each.grad.nbytes for each in tensors if each.is_leaf and each.grad is not None)
         if unplanned:
             warnings.warn(

@@ -216,7 +216,7 @@ def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
 def _may_run_again(node: Node) -> bool:
     """Return whether a second run of ``node`` gives the same result without side effects."""
     operator = operator_of(node.instr)
-    is_repeatable = operator.can_recompute and (not node.in_place_write or operator.writes_statistics)
+    is_repeatable = operator.can_recompute and (not node.in_place_write or "statistics" in operator.traits)
     return is_repeatable and not node.scope and not node.unplanned
 
 

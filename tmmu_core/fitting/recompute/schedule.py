@@ -180,9 +180,7 @@ class _Schedule:
         if self.live_bytes > limit:
             self.excess += self.live_bytes - limit
             self.most = max(self.most, self.live_bytes - limit)
-            kept = [
-                s for s in self.live if not self.pinned[s] and not problem.droppable[s] and problem.producer[s] >= 0
-            ]
+            kept = [s for s in self.live if not (self.pinned[s] or problem.droppable[s]) and problem.producer[s] >= 0]
             self.live_goals.update(problem.producer[s] for s in kept)
         self.pinned.subtract(writes)
         self.pinned.subtract(problem.reads[n])

@@ -272,9 +272,7 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
     found: dict[int, list[tuple[int, int, int]]] = {}
     """Storage → (position before, position after, recomputing node before or −1) of each gap without room for it."""
     node = np.where(lives.is_rerun[begin], lives.node[begin], -1)
-    rows = zip(
-        *(each[is_full].tolist() for each in (s, run.for_position[begin], run.for_position[end], node)), strict=True
-    )
+    rows = zip(*(c[is_full].tolist() for c in (s, run.for_position[begin], run.for_position[end], node)), strict=True)
     for storage, *gap in rows:
         found.setdefault(storage, []).append(tuple(gap))
 

@@ -149,9 +149,7 @@ class ModelFile:
         self.counted += sum(length(row, side) for row in rows for side in ("Shape", "ShapeSignature"))
         self.counted += sum(len(row.Name() or b"") for row in rows)
         if self.counted > ELEMENTS_PER_BYTE * size:  # thousands of operators may share one vector
-            raise self.damaged(
-                f"the model has more operands, dimensions and characters than {size:,} bytes hold.", number
-            )
+            raise self.damaged(f"the model has more operands, axes and characters than {size:,} bytes hold.", number)
         inputs, outputs = (tuple(numbers(table, side)) for side in ("Inputs", "Outputs"))
         parsed = tuple([self._operator(operator) for operator in operators])
         ends = [("the subgraph", "inputs", inputs, 0), ("the subgraph", "outputs", outputs, 0)]

@@ -35,9 +35,7 @@ def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
     """Return tensor → one-axis split, from ``splits`` (except vectors) or propagated by nodes. O(operands)."""
-    found = {
-        i: Sharded(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
-    }
+    found = {i: Sharded(shapes[i], *s[0]) for i, s in enumerate(splits) if s and len(s) == 1 < len(shapes[i])}
     for node in graph.nodes:
         operator = operator_of(node.instr)
         reads = [found.get(known[name], Sharded(shapes[known[name]], -1)) for name in node.inputs]

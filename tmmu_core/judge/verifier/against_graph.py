@@ -59,9 +59,7 @@ def _liveness_of_plan(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) 
     run = run_of(graph, plan.mode, preset, order, _dims_of_plan(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
     if plan.own_arenas:
         return reference_liveness(run, None)
-    return reference_liveness(
-        run, () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas]
-    )
+    return reference_liveness(run, () if plan.arena_config_hash == hash_of({}) else [a.name for a in plan.arenas])
 
 
 def _dims_of_plan(plan: Plan, graph: Graph) -> dict[str, int]:

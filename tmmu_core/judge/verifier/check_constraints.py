@@ -33,8 +33,7 @@ def excluded_storages(plan: Plan) -> frozenset[frozenset[int]]:
     return frozenset(
         frozenset((storage[i], storage[j]))
         for first, second in plan.constraints.exclusions
-        for i in rows.get(first, ())
-        for j in rows.get(second, ())
+        for i, j in product(rows.get(first, ()), rows.get(second, ()))
     )
 
 
@@ -97,8 +96,7 @@ def _share_bytes(plan: Plan, rows: dict[str, list[int]], first: str, second: str
     return any(
         plan.arena[i] == plan.arena[j]
         and max(plan.offset[i], plan.offset[j]) < min(plan.offset[i] + plan.size[i], plan.offset[j] + plan.size[j])
-        for i in rows.get(first, ())
-        for j in rows.get(second, ())
+        for i, j in product(rows.get(first, ()), rows.get(second, ()))
     )
 
 

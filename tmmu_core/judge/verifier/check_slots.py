@@ -129,14 +129,12 @@ def check_slot_counts(facts: PlanFacts, liveness: ReferenceLiveness | None) -> I
     with such pairs, or if ``liveness`` is ``None``, this is only the warning ``slots_over_optimal``.
     """
     plan = facts.plan
-    with_pairs = (
-        set() if liveness is None else {liveness.arena[name] for pair in liveness.must_not_alias for name in pair}
-    )
+    paired = set() if liveness is None else {liveness.arena[name] for pair in liveness.must_not_alias for name in pair}
     for number, arena in enumerate(plan.arenas):
         slots, live = int((facts.slots.arena == number).sum()), facts.max_live(number, facts.death)
         message = f"{arena.name} has {slots} slots, but at most {live} storages are live together"
         is_over = plan.planner == "slots" and slots > live
-        if slots < live or (is_over and liveness is not None and arena.name not in with_pairs):
+        if slots < live or (is_over and liveness is not None and arena.name not in paired):
             yield error("slots_max_live", f"{message}.", arena=arena.name)
         elif is_over:
             why = "its must_not_alias pairs may need them" if liveness is not None else "use --graph to check the cause"

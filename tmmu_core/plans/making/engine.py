@@ -272,12 +272,10 @@ def _facts(liveness: Liveness, memory: Mapping[str, Memory]) -> list[Facts]:
     pairs = zip(tensors, liveness.storage_of.tolist(), index.base.tolist(), strict=True)
     written.update(storage for tensor, storage, base in pairs if tensor.role not in READ_ONLY_ROLES and base < 0)
     facts = []
-    for storage, (head, persistent) in enumerate(
-        zip(liveness.storages.head, liveness.storages.persistent, strict=True)
-    ):
+    for k, (head, persistent) in enumerate(zip(liveness.storages.head, liveness.storages.persistent, strict=True)):
         producer = int(index.producer[head])
         operator = liveness.timeline.graph.nodes[producer].instr if producer >= 0 else ""
-        role = "scratch" if not persistent else "persistent" if storage in written else "constant"
+        role = "scratch" if not persistent else "persistent" if k in written else "constant"
         arena = tensors[head].arena
         facts.append(Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None))
     return facts

@@ -204,15 +204,11 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         flag=True,
     ),
     "page_size": OptionSpec("--page-size", "BYTES", "Page size of every arena [none].", _bytes, link="page"),
-    "order": _file(
-        "--order", "execution order", "Execution order: a JSON list of node ids, or one id per line.", _order
-    ),
+    "order": _file("--order", "execution order", "Execution order: JSON list of node ids, or one id per line.", _order),
     "token": OptionSpec("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
     "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", whole_number),
     "rank": OptionSpec("--rank", "R", "Rank to plan [0].", whole_number),
-    "world_size": OptionSpec(
-        "--world-size", "W", "Number of ranks [size of the mesh, or 1].", whole_number, link="world"
-    ),
+    "world_size": OptionSpec("--world-size", "W", "Number of ranks [mesh size, or 1].", whole_number, link="world"),
     "shard_spec": _file(
         *("--shard", "shard spec", "Shard spec, JSON: plan the rank's share of the graph."),
         lambda text: read_json_object(text, "shard spec"),

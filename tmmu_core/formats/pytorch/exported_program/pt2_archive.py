@@ -63,9 +63,7 @@ class Program:
 
     def at(self, point: Mapping[str, int]) -> Self:
         """Return the program with the dynamic sizes in ``point``: symbol → number."""
-        differs = any(
-            self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.data_dependent
-        )
+        differs = any(self.symbols.get(name) != size for name, size in point.items() if name not in self.data_dependent)
         return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or differs)
 
     def size(self, size: schema.Size, what: str) -> int:

@@ -195,9 +195,7 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         raise SizeUnknown(f"{strict.shown(formula)} is not a formula of sizes") from error
     except (TypeError, ZeroDivisionError) as error:
-        raise SizeUnknown(
-            f"{strict.shown(formula)} divides by 0, or calls a function with unsupported arguments"
-        ) from error
+        raise SizeUnknown(f"{strict.shown(formula)} divides by 0, or a function has unsupported arguments") from error
     if value % 1:
         raise SizeUnknown(f"{strict.shown(formula)} is not a whole number")
     return int(value)

@@ -149,12 +149,10 @@ class _Reader:
         buffer, value = self._value(self.graph_name_of.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return
-        after = self.tensor_names.free(f"{buffer.id}.updated")
-        updated = msgspec.structs.replace(self.tensors[buffer.id], id=after, view=None)
-        self.tensors[after] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
-        self.add_node(
-            Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (after,), inplace="none"), self.scope
-        )
+        copy = self.tensor_names.free(f"{buffer.id}.updated")
+        updated = msgspec.structs.replace(self.tensors[buffer.id], id=copy, view=None)
+        self.tensors[copy] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
+        self.add_node(Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (copy,), inplace="none"), self.scope)
 
     def _operation(self, operation: Operation) -> None:
         op = operator(operation.target)
@@ -226,9 +224,7 @@ class _Reader:
             return "none"
         layout = results[0].layout
         inputs = operands[:1] if is_changed_copy else operands
-        pairs = tuple(
-            (i, 0) for i, value in enumerate(inputs) if value.layout == layout and value.nbytes == layout.dense_bytes
-        )
+        pairs = tuple((i, 0) for i, v in enumerate(inputs) if v.layout == layout and v.nbytes == layout.dense_bytes)
         return pairs or "none"
 
     def _flatten_bodies(self, node_id: str, op: Operator, operation: Operation, result_names: Sequence[str]) -> bool:

@@ -395,9 +395,8 @@ class JointReader(torch.fx.Interpreter):
         for each, tensor in self.tensors.items():
             view = tensor.view
             if view is not None:
-                view = msgspec.structs.replace(
-                    view, base_tensor_uid=names.get(view.base_tensor_uid, view.base_tensor_uid)
-                )
+                base = names.get(view.base_tensor_uid, view.base_tensor_uid)
+                view = msgspec.structs.replace(view, base_tensor_uid=base)
             new_id = names.get(each, each)
             tensors.append(msgspec.structs.replace(tensor, id=new_id, view=view, saved_for_backward=each in saved))
         return Graph(
