@@ -186,12 +186,10 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
 def review_page(shown: Shown, current: Review, link: str) -> bytes:
     """Return the review file: an HTML report with the review as JSON in it, readable without a server."""
     verdict = str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
-    return report(shown, None, current, embedded=review.to_json(shown, verdict, current, link))
+    return report(shown, None, current, payload=review.to_json(shown, verdict, current, link))
 
 
-def report(
-    shown: Shown, baseline: Shown | None, current: Review, *, dark: bool = False, embedded: bytes = b""
-) -> bytes:
+def report(shown: Shown, baseline: Shown | None, current: Review, *, dark: bool = False, payload: bytes = b"") -> bytes:
     """Return the HTML report. Without a verdict after a minute, :func:`build_report` verifies the plan itself."""
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) and job.succeeded else None
@@ -202,7 +200,7 @@ def report(
         verified=judged and judged.verified,
         budget=shown.choice.budget,
         theme="dark" if dark else "light",
-        section=ReviewSection(current, page_jobs.moves_of(shown.choice), embedded.decode()),
+        section=ReviewSection(current, page_jobs.moves_of(shown.choice), payload.decode()),
     )
 
 

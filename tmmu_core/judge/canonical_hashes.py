@@ -107,14 +107,12 @@ def _node(n: Node) -> dict[str, Any]:
     return _without_defaults(n, inplace=inplace, params=params, **dict.fromkeys(HASHED_IN_PARAMS, ""))
 
 
-def plan_hash(
-    header: list[Any], token: bytes, slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]
-) -> bytes:
+def plan_hash(header: list[Any], token: bytes, slot_rows: Iterable[SlotRow], addresses: Iterable[AddressRow]) -> bytes:
     """Return ``tmmu_plan_hash``, ``H(["tmmu_plan_v1", [*header, [token, slot rows], address rows]])``.
 
     ``header``: ``[ir_hash, mode, arena_config_hash, execution_order_hash, rank, world_size, shard_spec_hash]``.
     """
-    return hash_of_rows(["tmmu_plan_v1", [*header, [token, list(slot_rows)], list(address_rows)]])
+    return hash_of_rows(["tmmu_plan_v1", [*header, [token, list(slot_rows)], list(addresses)]])
 
 
 def layout_hash(slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]) -> bytes:

@@ -64,13 +64,11 @@ def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> 
     return declared or ARENA_OF_ROLE[role]
 
 
-def _arenas(
-    timeline: Timeline, ranges: Ranges, head_of: I64, arenas: Mapping[str, Arena]
-) -> tuple[tuple[str, ...], I64]:
+def _arenas(timeline: Timeline, ranges: Ranges, head: I64, arenas: Mapping[str, Arena]) -> tuple[tuple[str, ...], I64]:
     """Return the sorted names of used and declared arenas, and each tensor's arena as an index (−1: not planned)."""
     tensors = timeline.graph.tensors
     planned = np.flatnonzero(ranges.planned)
-    heads, head_number = np.unique(head_of[planned], return_inverse=True)
+    heads, head_number = np.unique(head[planned], return_inverse=True)
     keys = [(tensors[i].role, tensors[i].arena) for i in heads.tolist()]
     name_of = {key: _arena_of(*key, arenas) for key in dict.fromkeys(keys)}
     used = set(name_of.values())

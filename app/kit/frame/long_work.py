@@ -52,14 +52,12 @@ def progress(
     watch()
 
 
-def result(
-    job: Job[T], title: str, error_title: str, *, source: str = "", wait_seconds: float | None = None
-) -> T | None:
+def result(job: Job[T], title: str, error_title: str, *, source: str = "", timeout: float | None = None) -> T | None:
     """Return the result of a finished job; else draw its progress or its error card, and return ``None``.
 
-    ``source``: file that the error card names. ``wait_seconds``: seconds until the progress is drawn.
+    ``source``: file that the error card names. ``timeout``: seconds until the progress is drawn.
     """
-    if not job.wait(planning.WAIT_SECONDS if wait_seconds is None else wait_seconds):
+    if not job.wait(planning.WAIT_SECONDS if timeout is None else timeout):
         progress(job, title, follow=True)
         return None
     try:

@@ -108,7 +108,7 @@ def measured_by_runtime(shown: Shown, make_model: Callable[[], bytes | str]) -> 
     model = make_model()
     assert isinstance(model, bytes)
     job, failed = page_jobs.model_run(shown.choice, model), f"{MICRO} could not run the model"
-    measured = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, wait_seconds=0)
+    measured = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, timeout=0)
     if measured is None:
         return
     figures = measured.figures

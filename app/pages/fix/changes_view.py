@@ -123,7 +123,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             find = partial(state.put, "fit.down", wanted)
             st.button("Find the minimum", key="fit-down", icon=icon, help=hint, on_click=find)
         elif not is_searched:
-            long_work.result(minimum_job, "Searching for the minimum", "The search failed", wait_seconds=0)
+            long_work.result(minimum_job, "Searching for the minimum", "The search failed", timeout=0)
         else:
             least = min(capacity.limited_bytes(point.plan) for point in points)
             lowest = fitted.lower_bound_for(capacity)

@@ -26,7 +26,7 @@ def draw(shown: Shown) -> None:
                 return
         job = page_jobs.model_run(choice)
         title, failed = f"Measuring with {runtime}", f"{runtime} could not run the model"
-        measured = long_work.result(job, title, failed, source=shown.opened.name, wait_seconds=0)
+        measured = long_work.result(job, title, failed, source=shown.opened.name, timeout=0)
         if measured is None:
             return
         runtime_bytes, plan_bytes, bound = measured.theirs, measured.planned.ours, measured.planned.bound

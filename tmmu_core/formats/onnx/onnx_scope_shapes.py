@@ -41,13 +41,11 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
     return new
 
 
-def _behind_scope(
-    node: onnx.NodeProto, version: int, shapes: Mapping[str, TypedShape], values: Values
-) -> InferredShapes:
+def _behind_scope(node: onnx.NodeProto, opset: int, shapes: Mapping[str, TypedShape], values: Values) -> InferredShapes:
     """Yield the shapes that the onnx package infers for the outputs of one standard node."""
     read = [name for name in node.input if name]
     with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails
-        schema = defs.get_schema(node.op_type, version, node.domain)
+        schema = defs.get_schema(node.op_type, opset, node.domain)
         types = {name: helper.make_tensor_type_proto(*shapes[name]) for name in read}
         data = {name: numpy_helper.from_array(values[name]) for name in read if name in values}
         for name, kind in shape_inference.infer_node_outputs(schema, node, types, data).items():

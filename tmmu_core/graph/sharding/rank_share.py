@@ -89,15 +89,13 @@ def local_graph_of(sharding: Sharding, rank: int) -> Graph:
     return msgspec.structs.replace(graph, tensors=tuple(shares))
 
 
-def share_of(
-    tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec, coordinates: Mapping[str, int]
-) -> Tensor:
-    """Return the share of a tensor at ``coordinates`` of the mesh."""
+def share_of(tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec, place: Mapping[str, int]) -> Tensor:
+    """Return the share of a tensor at the mesh coordinates ``place``."""
     if not split:
         return tensor
     share: list[int | str] = list(tensor.shape)
     for axis, mesh in split:
-        share[axis] = rows_of(shape[axis], spec.sizes[mesh], coordinates[mesh])
+        share[axis] = rows_of(shape[axis], spec.sizes[mesh], place[mesh])
     return msgspec.structs.replace(tensor, shape=tuple(share))
 
 
