@@ -1,7 +1,6 @@
 """State of one browser session; the only module that uses ``st.session_state``.
 
-The choice determines the page: widgets are set from the choice before they are drawn, callbacks change the choice, and
-the address bar shows it.
+The choice determines the page: widgets are set from it before they are drawn, callbacks change it, the URL shows it.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,6 @@
 """Colours of a plan's tensors. Pages, canvas and exported pictures use the same colours.
 
-The JavaScript of the canvas imports the constants of this module from ``palette.js``, which ``app/canvas/script.py``
-generates.
+``app/canvas/script.py`` writes the constants of this module to ``palette.js``, which the canvas imports.
 """
 
 from collections.abc import Callable, Sequence

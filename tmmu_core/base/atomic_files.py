@@ -32,8 +32,7 @@ def unwritable(path: object, error: OSError | ValueError) -> UnwritableOutput:
 def replace_file(path: Path, data: bytes | Iterable[bytes]) -> int:
     """Replace or create a file with ``data``, or with its parts in order; return its size. Raises ``OSError``.
 
-    The old file stays if a part raises. Symbolic links are followed and permissions are kept. A device or pipe is
-    written directly.
+    The old file stays if a part raises. Links are followed, and permissions are kept. Devices are written directly.
     """
     path, parts = Path(os.path.realpath(path)), (data,) if isinstance(data, bytes) else data
     try:

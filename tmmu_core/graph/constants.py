@@ -1,7 +1,6 @@
 """Lazy access to the bytes of a model's constants.
 
-A *piece* is a function that reads or computes a constant's bytes. Readers return :class:`Constants`, which maps tensor
-ids to pieces.
+A *piece* is a function that reads or computes a constant's bytes. :class:`Constants` maps tensor ids to pieces.
 """
 
 from collections.abc import Callable, Iterator, Mapping

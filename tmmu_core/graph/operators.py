@@ -1,8 +1,7 @@
 """Parse operator names, and look up their properties in the operator table (:mod:`.operator_table`).
 
 All spellings of an operator have the same properties: ``aten::mul.Tensor``, ``torch.ops.aten.mul``, ``aten.mul_``,
-``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. An operator of a namespace that is not listed here has
-unknown properties.
+``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. Operators of other namespaces have unknown properties.
 """
 
 import re

@@ -156,8 +156,7 @@ def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None 
 def request_of(options: Mapping[str, Any]) -> PlanRequest:
     """Return the request for ``options``: :class:`PlanOptions` and ``capacity``.
 
-    ``None`` means the default. Raises ``UnreadableInput`` for a text or number that is not valid, and for options that
-    exclude each other.
+    ``None`` means the default. Raises ``UnreadableInput`` for invalid values and for options that exclude each other.
     """
     values = {"capacities" if name == "capacity" else name: value for name, value in options.items()}
     request = PlanRequest(**{name: _value(name, value) for name, value in values.items() if value is not None})

@@ -91,8 +91,7 @@ class TorchFit(Fit[Plan]):
         """Run one real step and compare it with the plan, and with the same compiled step without moves.
 
         Returns the planned and the measured peak of live bytes, with the scratch memory of kernels on a GPU, and
-        whether gradients and buffers are equal bit by bit. Parameters, gradients, buffers and the random generator
-        stay as they are.
+        whether gradients and buffers are equal bit by bit. The module's state and the random generator are unchanged.
         """
         from tmmu_core.fitting.pytorch.fx_step import deterministic, equal_bits
 

@@ -176,8 +176,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
     """Raise for an offset that is not a multiple of the tensor's declared alignment or of its item size.
 
-    A violated alignment is reported first, then the lowest id. A view of a view can be aligned in its base but not in
-    the storage (contract §3).
+    Declared alignments are checked first. The view of a view can be aligned in its base only, not in the storage.
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned

@@ -28,8 +28,7 @@ NOT_DIFFERENTIABLE = frozenset({"constant", "buffer", "optimizer_state"})
 def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[Graph, list[str]]:
     """Return the joint graph and its order: forward nodes of ``order``, their backward steps, then the other nodes.
 
-    ``order`` lists node ids. With ``retain`` false, backward steps read no saved tensors, as if all activations were
-    dropped.
+    ``order`` lists node ids. With ``retain`` false, backward steps read no saved tensors, as if all were dropped.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}

@@ -196,8 +196,7 @@ def phases_of(timeline: Timeline) -> tuple[PhaseSteps, ...]:
 def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[PhaseSteps, ...]:
     """Return the phases as ranges of ``steps`` steps; ``known`` has ``(step, phase)`` of some steps.
 
-    Other steps have the phase of the last known step before them, else the first known phase. Without a known phase the
-    result is empty.
+    Other steps have the phase of the last known step before them, else the first known phase. ``()`` if none is known.
     """
     phases = sorted((step, phase) for step, phase in known if phase is not None)
     starts = [(step, phase) for k, (step, phase) in enumerate(phases) if k == 0 or phase != phases[k - 1][1]]

@@ -41,8 +41,7 @@ class PlannerEntry:
     def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
         """Return the planner's packing of a problem. ``auto`` uses the planner ``reuse`` if there are reuse terms.
 
-        A planner without slots gets only the storages that have bytes or are colocated. The other storages get their
-        fixed offset, or 0.
+        A planner without slots gets only storages that have bytes or are colocated; others get their fixed offset or 0.
 
         Raises ``AlignmentViolation`` for a misaligned fixed offset. Raises ``InvalidIrShapes`` for constraints that
         only ``reuse`` observes (``planner_option``), and for a slot that misses a fixed offset (``fixed_offset``).

@@ -2,8 +2,7 @@
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
   2006): run the ready unit that raises the peak least; of equal ones, the one that leaves the fewest live bytes. With a
-  threshold (pytorch#161810): if each ready unit adds more bytes than the threshold, run the one whose first reader
-  comes first.
+  threshold (pytorch#161810): if each ready unit adds more bytes than that, run the one whose first reader comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
 * **Depth first**: take the units by touched bytes, fewest first; run each directly after its inputs that have not run.
 * **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first,

@@ -3,8 +3,7 @@
 * **Step**: all inputs and outputs of a node are live when it runs, with any moves. If the output can reuse an input,
   the reused bytes are counted once. A second bound is then the step before, at which all inputs are live.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
-* **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
-  last use.
+* **Persistent** storages are live at every step. Others, if no move can drop them, are live from first to last use.
 * **Order**: without recomputation and offload, the bound of the order search is valid as well. If order and in-place
   reuse are fixed too, the bound of the plan is used.
 

@@ -39,8 +39,7 @@ def with_engine(
     """Return ``graph`` with the engine's tensors, and a mapping: parameter or input → its final gradient.
 
     ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none; ``accumulated`` has the
-    parameters whose gradient exists before the step. With an optimizer, gradients of results are freed when backward
-    ends.
+    parameters whose gradient exists before the step. With an optimizer, gradients of results are freed after backward.
     """
     start = _BackwardStart(graph, frozenset(each.leaf for each in gradients))
     start.add_results(results)

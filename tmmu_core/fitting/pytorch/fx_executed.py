@@ -155,8 +155,7 @@ class _Executed(JointReader):
     def _copy_buffers(self) -> list[str]:
         """Add the caller's copies of new values into buffers; return the new values, which live until all are copied.
 
-        Each new value is an alias group by itself, so that it is not recomputed: the caller copies the value of the
-        first run.
+        Each new value is an alias group by itself, so that it is not recomputed: the caller copies the first value.
         """
         updated = []
         for (node, item), buffer in self.ends.mutations.items():

@@ -191,8 +191,7 @@ class Tables:
 class DropWalk:
     """Walks the initial order, and restores dropped storages before their next use.
 
-    Subclasses define the actions. An action returns whether it is possible, and clears ``dropped`` of the storages that
-    it restores.
+    Subclasses define the actions. An action returns whether it is possible; it clears ``dropped`` of what it restores.
     """
 
     run: Callable[[int], bool]  # run the node of a position

@@ -3,8 +3,7 @@
 A cut across the peak (``min_cut.py``) recomputes a range of nodes at once, so a chain of n equal tensors still needs
 2·√n of them. Here, at a step with live bytes above the goal, each idle storage can be dropped after its previous use,
 even if it was recomputed. A chain then needs only a few tensors, but more FLOPs (Griewank 1992).
-The search is greedy: it repeatedly adds the drops that save the most bytes above the goal per FLOP, and removes
-unneeded drops at the end.
+The search is greedy: it adds the drops that save the most bytes above the goal per FLOP, at last removes unneeded ones.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,7 @@
 A cut across the peak (``min_cut.py``) does not count the memory of a long chain that is recomputed at once: in a
 recurrent or deep network the first reader needs the whole chain, which then stays live for later readers. Here the
 storages that cross the boundary between two segments are kept, and recomputation starts from them (Chen et al. 2016).
-Dynamic programming finds the boundaries that keep the fewest bytes, with a limit on the bytes that a segment computes
-for the backward pass.
+Dynamic programming finds the boundaries that keep the fewest bytes. The bytes that a segment recomputes are limited.
 """
 
 from collections.abc import Iterator

@@ -79,8 +79,7 @@ def search_sizes(
     """Search the largest of ``sizes`` on graphs that are extrapolated from the model's graphs at a few sizes.
 
     ``search`` receives a function from size to graph. ``counts``: number of sizes, from ``first``, whose graphs are
-    read. If the graph at the found size differs from the model's, the next count is used, and at last every graph is
-    read.
+    read. If the graph at the found size differs from the model's, the next count is used; at last all graphs are read.
     """
     for count in counts:
         if first + count - 1 <= sizes.max:

@@ -48,8 +48,7 @@ def import_torch(
     ``no_grad``. ``loss`` maps the module's result to the value to differentiate. By default this is the attribute
     ``loss`` of the result, else the whole result.
 
-    Raises ``UnreadableInput`` if ``module`` has another type or cannot be traced. Raises its subclass ``MissingExtra``
-    without PyTorch.
+    Raises ``UnreadableInput`` if ``module`` has another type or cannot be traced, ``MissingExtra`` without PyTorch.
     """
     torch = need("torch", "a PyTorch model")
     if not isinstance(module, torch.nn.Module | torch.export.ExportedProgram):
@@ -72,8 +71,7 @@ def import_torch(
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     """Context manager in which new tensors are fake (without memory), of ``dtype`` by default.
 
-    Call ``module.to(dtype)`` of a fake module inside of this context. Only one thread at a time can create fake tensors
-    or trace a module.
+    Call ``module.to(dtype)`` of a fake module in this context. Only one thread at a time can use it or trace a module.
 
     Raises ``UnreadableInput`` if a model reads a value of a tensor while it is built; ``MissingExtra`` without PyTorch.
     """

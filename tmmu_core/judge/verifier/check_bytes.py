@@ -196,8 +196,7 @@ def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
     """Yield pairs (earlier, later) of boxes that overlap; at least one pair if any two boxes overlap.
 
     A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps an interval is
-    reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons if no boxes
-    overlap.
+    reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons if none overlap.
     """
     nonempty = [i for i, (birth, death, start, end) in enumerate(boxes) if birth < death and start < end]
     events = [(boxes[i][1], 0, i) for i in nonempty] + [(boxes[i][0], 1, i) for i in nonempty]

@@ -215,8 +215,7 @@ def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int],
 def components(cols: Columns) -> list[I64]:
     """Return the storage indices (ascending) of each connected component of the conflict graph.
 
-    Storages before and after a birth are in different components if no live range crosses the birth and no conflict
-    connects them.
+    Storages before and after a birth are in different components if no live range or conflict crosses it.
     """
     n, k = len(cols), len(cols.births)
     crossing = np.zeros(k + 1, dtype=np.int64)

@@ -13,8 +13,7 @@ no penalty counts in two cliques.
 The search is a Russian doll search (Verfaillie et al. 1996). Units without a fixed offset can be moved down one by one,
 without a new costly overlap, until each is at 0, at the end of a reserved range or at the end of a neighbour, rounded
 up to its alignment. Only these offsets are tried. The search solves the last unit, then the last two units, and so on.
-Each least cost is a lower bound in the larger problems. The C form is ``native/reuse.c``; both forms visit the same
-nodes.
+Each least cost is a lower bound in the larger problems. The C form, ``native/reuse.c``, visits the same nodes.
 """
 
 from collections import Counter

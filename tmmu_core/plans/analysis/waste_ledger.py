@@ -252,8 +252,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
 
     Candidates are the steps at which a storage with the highest end is live. The deciding step is the candidate with
     the most live bytes; on a tie, with the fewest bytes of missed in-place reuses. The loss by missed reuse is the
-    larger of these bytes and the live bytes above the lower bound. Slots with hashed addresses are read as they lie in
-    memory.
+    larger of these bytes and the live bytes above the lower bound. Hashed addresses are replaced by those in memory.
     """
     plan = in_memory(plan)
     untaken: dict[int, list[tuple[int, str, str]]] = defaultdict(list)

@@ -169,8 +169,7 @@ def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
 def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
     """Return the columns of the plan, rows by id, with in-place reuses and the categories of an allocator snapshot.
 
-    If the planner has no slots, an unused in-place reuse is omitted and its input lives one step longer, as in the plan
-    of a graph.
+    As in the plan of a graph, without slots an unused in-place reuse is omitted, and its input lives one step longer.
     """
     problems, handoffs, taken = [], list[Handoff](), list[bool]()
     for packed in arenas:

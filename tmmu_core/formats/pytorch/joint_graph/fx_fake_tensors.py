@@ -1,8 +1,7 @@
 """Fake tensors, which have no values: one mode for all tensors of a trace, and patches for code that reads values.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
-by fake tensors with the same sizes and strides, on a device of this machine. After the trace, the module's tensors are
-restored.
+by fake tensors with the same sizes and strides, on a device of this machine, and restored after the trace.
 
 Patches skip reads of values. Version 5 of ``transformers`` reads position ids and padding masks: with the patch, a row
 is one sequence, and a mask is used. ``torch.nn.Transformer`` compares a mask with the causal one: with the patch, only
