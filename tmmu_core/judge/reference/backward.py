@@ -144,19 +144,17 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     return expanded, expanded_order
 
 
-def _to_recompute(
-    reader: Node, dropped: set[str], producer: Mapping[str, Node], inserted: Mapping[str, Node]
-) -> list[Node]:
-    """Return the nodes to recompute before ``reader``, in order, without those of ``inserted``."""
+def _to_recompute(reader: Node, dropped: set[str], writer: Mapping[str, Node], done: Mapping[str, Node]) -> list[Node]:
+    """Return the nodes to recompute before ``reader``, in order, without those of ``done``."""
     recomputed: dict[str, Node] = {}
 
     def is_recomputed(node: Node) -> bool:
-        return node.node_id in inserted or node.node_id in recomputed
+        return node.node_id in done or node.node_id in recomputed
 
     pending = [name for name in reversed(reader.inputs) if name in dropped]
     while pending:
-        node = producer[pending[-1]]
-        missing = [x for x in node.inputs if x in dropped and not is_recomputed(producer[x])]
+        node = writer[pending[-1]]
+        missing = [x for x in node.inputs if x in dropped and not is_recomputed(writer[x])]
         if is_recomputed(node):
             pending.pop()
         elif missing:
