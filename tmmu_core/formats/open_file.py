@@ -2,8 +2,7 @@
 
 ``READERS`` is the table of formats. To add a format, write a module with the functions ``refusal(data)`` and
 ``read(data, name)``, and add a row. The modules are imported on first use. If a module is slow to import, its
-``refusal`` is in :mod:`.signatures`, named after the format. :func:`constants_of` finds a graph's constants in its
-file; their bytes are read on use.
+``refusal`` is in :mod:`.signatures`, named after the format. :func:`constants_of` returns lazily read constants.
 """
 
 import contextlib

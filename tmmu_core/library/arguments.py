@@ -263,8 +263,7 @@ GROWTHS: dict[Measure, tuple[str, str]] = {
 def limits_of(options: Mapping[str, Any], option_name: Callable[[str], str] = str) -> list[Limit]:
     """Return the limits of :class:`GateOptions`. With a baseline, a growth without an option has the limit 0.
 
-    A limit of the command line is a list of texts ``[ARENA=]VALUE``. ``option_name``: option → its name in the
-    message of an ``UnreadableInput``.
+    A limit of the command line is a list of texts ``[ARENA=]VALUE``. ``option_name``: option → its name in errors.
     """
     limits = []
     for name, what in LIMITS.items():

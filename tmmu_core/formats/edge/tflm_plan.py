@@ -7,8 +7,7 @@ tensors that would overlap a tensor that is live at the same time in the runtime
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
 offset and one live range, even if its subgraph runs several times. A step of the runtime is a scope: an operator, or
-the entry into a body. A tensor that an operator writes lives to its last reader; the results of a control-flow
-operator live while its bodies run.
+the entry into a body. An operator's output lives to its last reader; control-flow results live while bodies run.
 
 Old metadata of the same length are overwritten. Otherwise, a new root table, new lists of buffers and metadata, and
 the new metadata are inserted before the old bytes: references in a flatbuffer point forward. Two fields are offsets in

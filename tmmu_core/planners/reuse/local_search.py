@@ -2,8 +2,7 @@
 
 A round removes a few units (:mod:`.reuse_model`), mostly connected ones. The first one is unplaced or has an active
 penalty, if six random draws find such a unit. Each unit is placed at the lowest of its cheapest offsets. A costlier
-result is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``; both forms draw the same random
-numbers and return the same result.
+result is accepted up to a threshold that falls to 0. The C form, ``native/reuse.c``, returns the same result.
 """
 
 from collections.abc import Iterator

@@ -153,8 +153,7 @@ def plan_columns(
 ) -> dict[str, Any]:
     """Return the columns of :class:`Plan`, rows sorted by tensor id bytes, with the in-place reuses.
 
-    ``slot`` and ``offset`` are per storage. With ``own_arenas`` the planner chose the arenas, and each storage has the
-    alignment with which it was placed.
+    ``slot`` and ``offset`` are per storage. With ``own_arenas`` the planner chose the arenas and storage alignments.
     """
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
     ids = index.tensor_ids

@@ -190,8 +190,7 @@ def plan_ranks(
     """Plan every rank of ``graph`` under the request's shard spec.
 
     The request's ``world_size`` must be the size of the mesh (the default). Its ``rank`` and the result of ``progress``
-    are ignored. ``over_limits``: see :func:`.engine.solve`. Raises the errors of planning and sharding; the error
-    contains the first rank that fails.
+    are ignored. ``over_limits``: see :func:`.engine.solve`. Planning and sharding errors name the first failing rank.
     """
     sharding, request, ir_hash = _sharded(graph, request, 0)
     ranks_by_class: dict[tuple[int, ...], list[int]] = {}
