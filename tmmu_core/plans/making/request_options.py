@@ -53,9 +53,7 @@ def _token(text: str) -> bytes:
         token = bytes.fromhex(text)
         if is_token(token):
             return token
-    raise ValueError(
-        f"the token {text[:80]!r} is neither 64 hexadecimal digits nor, for --addressing blake3_sparse, 128 or more."
-    )
+    raise ValueError(f"the token {text[:80]!r} has neither 64 hexadecimal digits nor, for blake3_sparse, 128 or more.")
 
 
 def _addressing(text: str) -> str:
