@@ -116,6 +116,9 @@ def test_read_only_buffers_are_stored_with_the_weights(tmp_path: Path, planner: 
     code, lines = ran(built(project(tmp_path, render), *C11))
     assert (code, lines[-1]) == (0, "OK")
     assert "constants: 2 checked" in lines
+    header = tmp_path / "net_memory.h"
+    header.write_text(header.read_text().replace("NET_T_W_OFFSET UINT64_C", "NET_T_W_OFFSET NET_T_B_OFFSET //"))
+    assert ran(built(tmp_path, *C11)) == (1, [*extents(render), "FAILED: constants after hydration 0"])
     assert [arena.role for arena in build_render_plan(plan).all_arenas] == ["scratch", "persistent"]
 
 

@@ -51,7 +51,7 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
     source = f"{prefix}_blobs.{'c' if is_inline else 'S'}" if render.constant_blobs else ""
     sidecars = () if is_inline else render.constant_blobs
     buffer_bytes = sum(arena.size for arena in render.all_arenas if arena.has_buffer)
-    checks = [(region, part, crc) for region, blob in render.blob_of.items() for part, crc in blob.part_crcs()]
+    checks = [check for blob in render.constant_blobs for check in blob.part_crcs()]
     texts = {
         f"{prefix}_memory.h": from_template("memory.h", render),
         f"{prefix}_memory.c": from_template("memory.c", render),

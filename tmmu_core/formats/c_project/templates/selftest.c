@@ -16,8 +16,9 @@ typedef struct {
 #define NO_MEMORY 77 /* the exit status that CTest reports as skipped */
 
 static const check_t checks[] = {
-/*% for region, part, crc in checks %*/
-    {«region»u, UINT64_C(«part.offset»), UINT64_C(«part.size»), «crc»u},
+/*% for part, crc in checks %*/
+/*% set stem = r.tensor_stems[part.tensor_id] %*/
+    {(uint32_t)«stem»_REGION, «stem»_OFFSET, «stem»_SIZE, «crc»u},
 /*% else %*/
     {0u, 0u, 0u, 0u},
 /*% endfor %*/
