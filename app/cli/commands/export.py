@@ -99,8 +99,9 @@ def export_command(
     found = resolve(plan, request)
     valid_plan = found.valid_plan("export")
     if to == PROJECT:
-        project = _render(valid_plan, _constants(found, options.model), options.prefix)
-        return _write_project(project, output, options.blobs or "auto")
+        constants = _constants(found, options.model)
+        project = _render(valid_plan, constants, options.prefix)
+        return _write_project(project, constants, output, options.blobs or "auto")
     data = plan_file.to_instance(valid_plan, options.arena) if to == "instance" else EXPORTERS[to](valid_plan)
     write_output(output, data, f"the plan as {to}")
     if to == "instance" and valid_plan.constraints is not None:
@@ -189,7 +190,7 @@ def _constants(found: Resolved, model: str | None) -> Constants:
     return constants_of(Path(found.name), found.graph)
 
 
-def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
+def _write_project(render: RenderMemoryPlan, constants: Constants, name: str, blobs: str) -> int:
     if blobs not in get_args(Blobs):
         raise UsageError(f"unknown value {blobs!r} of --blobs.", strict.closest_hint(blobs, get_args(Blobs)))
     if name == STREAM:
@@ -201,6 +202,10 @@ def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
     print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written_bytes)})")
     if render.constant_arenas and not render.constant_blobs:
         print_note("the project has no values of constants: bind them in the program, or add them with --model")
+    persistent = {arena.region_id for arena in render.persistent_arenas}
+    buffers = [t.tensor_id for t in render.tensors if t.region_id in persistent and t.tensor_id in constants]
+    if buffers:
+        print_note(f"the project has no values of buffers: set {numbers.some(buffers)} in the program")
     return SUCCESS
 
 

@@ -30,6 +30,9 @@ def test_plan_without_constants_has_a_note(tmp_path: Path, capsys: pytest.Captur
     assert run(["plan", PROGRAM, "-o", str(tmp_path / "p.json")]) == 0
     assert run(["export", str(tmp_path / "p.json"), "--to", "c-project", "-o", str(tmp_path / "b")]) == 0
     assert "the project has no values of constants" in capsys.readouterr().err
+    normalised = str(DATA / "torch" / "convolution.pt2")
+    assert run(["export", normalised, "--to", "c-project", "--planner", "helia", "-o", str(tmp_path / "c")]) == 0
+    assert "no values of buffers: set b.num_batches_tracked, b.running_mean" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
