@@ -49,11 +49,9 @@ SEED = 747_796_405  # random state of run 1; run k starts at k times this
 class LnsRun:
     """A run on a model. At the start only units with a fixed offset are placed."""
 
-    state: moves.LnsState  # state of the search over the units that are not stacked at the bottom
-    units: list[int]  # unit of ``state`` → its number in the model (:func:`canonical_direction`)
-    bottom: dict[int, int]  # unit → offset of the units that conflict with all others (:func:`stack_universal_units`)
-    base: int  # end of the bottom stack
-    step: int  # offsets above ``base`` are counted in multiples of this many bytes
+    state: moves.LnsState
+    units: I64  # unit of ``state`` → its number in the model (:func:`canonical_direction`)
+    step: int  # offsets are counted in multiples of this many bytes
     fixed_ends: I64  # ends of the units with a fixed offset
     stop: I64  # set ``stop[0]`` from any thread to end the run
 
@@ -62,19 +60,19 @@ class LnsRun:
 
         The run stops when ``watch(iterations)`` returns ``False`` (:func:`.branch_and_bound.watched`).
         """
-        state, capacity_steps = self.state, (capacity - self.base) // self.step
-        if not min(len(state.unit), 1) <= capacity_steps < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
+        state, capacity_steps = self.state, capacity // self.step
+        if not 0 < capacity_steps < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
             return None
-        limits: dict[str, Any] = {"capacity": max(capacity_steps, 1), "iterations": iterations}
+        limits: dict[str, Any] = {"capacity": capacity_steps, "iterations": iterations}
         limits |= {"mean_destroyed": MEAN_DESTROYED, "stop": self.stop}
         loop: Callable[[], bool] = partial(moves.destroy_and_repair, state, **limits)
         if (loops := library()) is not None:
             loop = partial(native.destroy_and_repair, loops, **state._asdict(), **limits)
         if not (loop() if watch is None else watched(loop, self.stop, lambda: watch(self.iterations))):
             return None
-        offsets = (state.work[moves.OFFSET, :-1] * self.step + self.base).tolist()
-        offset_of = {**self.bottom, **dict(zip(self.units, offsets, strict=True))}
-        return [offset_of[u] for u in range(len(offset_of))]
+        offsets = np.empty(len(self.units), np.int64)
+        offsets[self.units] = state.work[moves.OFFSET, :-1] * self.step
+        return offsets.tolist()
 
     @property
     def iterations(self) -> int:
@@ -92,18 +90,16 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     count = len(model)
     conflicts = np.eye(count, dtype=np.uint8)
     conflicts[np.repeat(np.arange(count), np.diff(tables.unit[:, NEIGHBOURS])), tables.neighbour[:, OTHER]] = 1
-    bottom, base = stack_universal_units(conflicts, tables)
-    above, begin, end, backwards = canonical_direction(model, tables, [u for u in range(count) if u not in bottom])
-    n = len(above)
-    max_height, fixed, grid = (tables.unit[above, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
+    units, begin, end, backwards = canonical_direction(model, tables)
+    max_height, fixed, grid = (tables.unit[units, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
     step = common_step(*(column.tolist() for column in (max_height, fixed, grid)))
     born, dies = begin * moves.SCALE // model.sections, end * moves.SCALE // model.sections
-    life = np.diff(model.entry_of)[above]
+    life = np.diff(model.entry_of)[units]
     # Python integers: bytes × sections may exceed 64 bits.
     area = [height * steps for height, steps in zip(max_height.tolist(), life.tolist(), strict=True)]
     roots = [isqrt(value) for value in area]
     root_sum = max(sum(roots), 1)
-    weight = [max(1, root * n * MEAN_WEIGHT // root_sum) for root in roots]
+    weight = [max(1, root * count * MEAN_WEIGHT // root_sum) for root in roots]
     traits = (area, max_height.tolist(), life.tolist(), (moves.SCALE - born).tolist(), dies.tolist())
     largest = [max([1, *trait]) for trait in traits]
     scaled = [[value * MAX_TRAIT // most for value in trait] for trait, most in zip(traits, largest, strict=True)]
@@ -111,16 +107,16 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     unit = np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64)
     placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
-    work = np.zeros((15, n + 1), dtype=np.int64)
-    work[moves.WEIGHT, :n], work[moves.OMITTED, : len(out)] = weight, out
+    work = np.zeros((15, count + 1), dtype=np.int64)
+    work[moves.WEIGHT, :count], work[moves.OMITTED, : len(out)] = weight, out
     work[moves.PLACED_ORDER, : len(placed)] = placed
     progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
-    conflicts = np.ascontiguousarray(conflicts[np.ix_(above, above)])
-    first_run, runs = section_runs(model, above, backwards)
-    noise = noise_of(moves.NOISE_PERIOD + max(n, MAX_UNITS))
+    conflicts = np.ascontiguousarray(conflicts[np.ix_(units, units)])
+    first_run, runs = section_runs(model, units, backwards)
+    noise = noise_of(moves.NOISE_PERIOD + max(count, MAX_UNITS))
     state = moves.LnsState(unit, conflicts, first_run, runs, temperatures(), log_table_of(), noise, work, progress)
     fixed_ends = (fixed + max_height)[fixed >= 0]
-    return LnsRun(state, above.tolist(), bottom, base, step, fixed_ends, np.zeros(1, dtype=np.int64))
+    return LnsRun(state, units, step, fixed_ends, np.zeros(1, dtype=np.int64))
 
 
 def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
@@ -136,30 +132,15 @@ def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
     return np.array(begin, dtype=np.int64), np.array(runs, dtype=np.int64).reshape(-1, 2)
 
 
-def stack_universal_units(conflicts: NDArray[np.uint8], tables: Tables) -> tuple[dict[int, int], int]:
-    """Return the offsets of the units that conflict with all others, stacked from 0, and the end of the stack.
-
-    Every other unit lies wholly above or wholly below such a unit, so any packing can be changed to have it at the
-    bottom. No unit is stacked if any offset is fixed. A unit is stacked only if all alignments divide its size.
-    """
-    offsets: dict[int, int] = {}
-    base = 0
-    if (tables.unit[:-1, FIXED] < 0).all():
-        coarsest = tables.unit[:-1, ALIGNMENT].max(initial=1)
-        for u in np.flatnonzero(conflicts.all(axis=1) & (tables.unit[:-1, MAX_HEIGHT] % coarsest == 0)).tolist():
-            offsets[u] = base
-            base += int(tables.unit[u, MAX_HEIGHT])
-    return offsets, base
-
-
-def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple[I64, I64, I64, bool]:
+def canonical_direction(model: Model, tables: Tables) -> tuple[I64, I64, I64, bool]:
     """Return units sorted by lifetime and size, their half-open section ranges, and whether time is reversed.
 
     The lexicographically smaller of a model and its time reversal is used, so both give the same packing.
     """
     begin = model.section[model.entry_of[:-1]].tolist()
     end = (model.section[model.entry_of[1:] - 1] + 1).tolist()
-    forwards = sorted((begin[u], end[u], *tables.unit[u, [MAX_HEIGHT, FIXED, ALIGNMENT]].tolist(), u) for u in units)
+    keys = tables.unit[:-1, [MAX_HEIGHT, FIXED, ALIGNMENT]].tolist()
+    forwards = sorted((begin[u], end[u], *key, u) for u, key in enumerate(keys))
     sections = model.sections
     backwards = sorted((sections - row[1], sections - row[0], *row[2:]) for row in forwards)
     rows = min(forwards, backwards, key=lambda rows: [row[:-1] for row in rows])
