@@ -17,15 +17,13 @@ from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import count_option
-from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress, ReuseTerms, subproblem
-from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged_ranges, with_search_bounds
+from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress, ReuseTerms
+from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, with_search_bounds
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
 EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
-PROOF_NODES = 50_000  # maximum nodes of the search for a proof that no placement fits
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
 RESTART_UNITS = 100  # maximum number of units (colocated buffers) for restarts
 LARGE_FACTOR = 10  # factor of the rounds for more units, which have one run per initial placement (packed, greedy)
@@ -83,9 +81,9 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     missing, _, offset = best
     bound = sum(cost for cost, _ in cost_groups) + free.unavoidable
     if missing:
-        proven = None if observed_by_all(problem) else _proven_extent(problem, meter)
-        required = problem.capacity + 1 if proven is None and is_infeasible(free, work) else proven
-        raise _too_small(problem, required)
+        least_extent = lower_bound(problem).bytes
+        is_proven = least_extent > problem.capacity or is_infeasible(free, work)
+        raise _too_small(problem, max(least_extent, problem.capacity + 1) if is_proven else None)
     offset = moved_down(model, offset)
     offset = _with_smaller_extent(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
@@ -112,55 +110,6 @@ def observed_by_all(problem: Problem) -> bool:
     """Return whether byte planners can keep all constraints: the problem has no reuse terms except penalties."""
     terms = problem.reuse or ReuseTerms()
     return not (terms.colocations or terms.exclusions or terms.reserved)
-
-
-def _proven_extent(problem: Problem, meter: Meter) -> int | None:
-    """Return a proven lower bound of the extent that exceeds the capacity, or ``None`` if there is no proof."""
-    try:
-        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, meter.__call__)  # a ``Meter`` would ignore ``max_nodes``
-    except ArenaTooSmall as error:
-        return int(str(error.diagnostics["required"]))
-    return None
-
-
-def relaxed(problem: Problem) -> Problem:
-    """Return a relaxation without reuse terms, valid for the capacity of ``problem`` and for greater ones.
-
-    It drops the colocations, the storages without bytes, and one buffer of each exclusion unless the pair must not
-    alias. The part of a reserved range below the capacity becomes a buffer with a fixed offset.
-    """
-    terms, n = problem.reuse or ReuseTerms(), len(problem)
-    reserved = merged_ranges([[begin, min(end, problem.capacity)] for begin, end in terms.reserved], 1, 1)
-    begins, ends = np.array(reserved, np.int64).reshape(-1, 2).T
-    count = len(reserved)
-
-    def extended(column: Any, value: Any) -> Any:
-        """Return the column with ``value`` for every reserved range."""
-        return np.append(column, np.full(count, value, column.dtype))
-
-    ids = (*problem.ids, *(f"reserved {k}" for k in range(count)))
-    birth = extended(problem.birth, problem.birth.min())
-    size = np.append(problem.size, (ends - begins).astype(np.uint64))
-    combined = replace(
-        problem,
-        ids=ids,
-        birth=birth,
-        death=extended(problem.death, problem.death.max()),
-        size=size,
-        alignment=extended(problem.alignment, 1),
-        fixed=np.append(np.full(n, -1, np.int64) if problem.fixed is None else problem.fixed, begins),
-        handoff_from=None if problem.handoff_from is None else extended(problem.handoff_from, -1),
-        gaps=None if problem.gaps is None else (*problem.gaps, *[()] * count),
-        roles=(),
-        reuse=None,
-    )
-    dropped = set(np.flatnonzero(size == 0).tolist())
-    apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
-    for pair in terms.exclusions:
-        if frozenset(pair) not in apart and dropped.isdisjoint(pair):
-            dropped.add(min(pair, key=lambda i: size[i]))
-    order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -int(size[i]), ids[i].encode()))
-    return subproblem(combined, np.array(order, np.int64))
 
 
 def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
