@@ -23,13 +23,13 @@ class Recorder:
 
     def __init__(self, loops: ctypes.CDLL) -> None:
         self.loops = loops
-        self.asked: list[bytes] = []
-        self.answers: list[bytes] = []
+        self.calls: list[bytes] = []
+        self.results: list[bytes] = []
         for name in FUNCTIONS:
             setattr(self, name, self._recorded(name))
 
     def _recorded(self, name: str) -> Any:
-        def ask(reference: Any) -> int:
+        def call_and_record(reference: Any) -> int:
             call = reference._obj
             values = [call.fields.get(field, 0) for field, _ in call._fields_]
             words = [struct.pack("<qq", FUNCTIONS.index(name), len(values))]
@@ -37,13 +37,13 @@ class Recorder:
                 number = struct.pack("<qq", 0, getattr(call, field))
                 array = isinstance(value, np.ndarray)
                 words.append(struct.pack("<qq", 1, value.nbytes) + value.tobytes() if array else number)
-            answer = int(getattr(self.loops, name)(reference))
+            result = int(getattr(self.loops, name)(reference))
             after = [value.tobytes() for value in values if isinstance(value, np.ndarray)]
-            self.asked.append(b"".join(words))
-            self.answers.append(struct.pack("<q", answer) + b"".join(after))
-            return answer
+            self.calls.append(b"".join(words))
+            self.results.append(struct.pack("<q", result) + b"".join(after))
+            return result
 
-        return ask
+        return call_and_record
 
 
 USERS = (
@@ -66,7 +66,7 @@ def recorded(count: int, monkeypatch: Any) -> Recorder:
     return recorder
 
 
-def asked_again(recorder: Recorder, machine: str, folder: Path) -> list[bytes]:
+def results_on(recorder: Recorder, machine: str, folder: Path) -> list[bytes]:
     """Return the results of another machine's library for the recorded calls."""
     program = folder / "elsewhere"
     library = FOLDER / file_name(machine)
@@ -74,7 +74,7 @@ def asked_again(recorder: Recorder, machine: str, folder: Path) -> list[bytes]:
     compiler = [f"{machine}-linux-gnu-gcc", "-O2", names, "-o", str(program), str(PROGRAM), str(library)]
     subprocess.run([*compiler, f"-Wl,-rpath,{FOLDER}"], check=True)
     command = [f"qemu-{machine}", "-L", f"/usr/{machine}-linux-gnu", str(program)]
-    found = subprocess.run(command, input=b"".join(recorder.asked), capture_output=True, check=True).stdout
-    ends = np.cumsum([len(answer) for answer in recorder.answers]).tolist()
+    found = subprocess.run(command, input=b"".join(recorder.calls), capture_output=True, check=True).stdout
+    ends = np.cumsum([len(result) for result in recorder.results]).tolist()
     assert len(found) == ends[-1]
-    return [found[end - len(answer) : end] for end, answer in zip(ends, recorder.answers, strict=True)]
+    return [found[end - len(result) : end] for end, result in zip(ends, recorder.results, strict=True)]

@@ -101,9 +101,9 @@ def faults(p: Problem, offset: Sequence[int]) -> list[str]:
         if alive[i] & alive[j] or frozenset((i, j)) in never:
             found.append(f"{p.ids[i]} and {p.ids[j]} share bytes")
         elif p.handoff_from is not None:
-            for giver, taker in ((i, j), (j, i)):
-                if p.handoff_from[taker] == giver and at[giver] != at[taker]:
-                    found.append(f"{p.ids[taker]} lies across {p.ids[giver]}, whose place it may take only exactly")
+            for source, target in ((i, j), (j, i)):
+                if p.handoff_from[target] == source and at[source] != at[target]:
+                    found.append(f"{p.ids[target]} overlaps {p.ids[source]}, which it may reuse only at its offset")
     return found
 
 
@@ -165,8 +165,8 @@ def _from_below(p: Problem, order: Sequence[Unit], sizes: list[int], clash: list
     pinned = {i: fixed for members, _, fixed in order if fixed >= 0 for i in members}
     unit = {i: k for k, (members, _, _) in enumerate(order) for i in members}
     for i, j in combinations(pinned, 2):
-        meet = pinned[i] < pinned[j] + sizes[j] and pinned[j] < pinned[i] + sizes[i]
-        if meet and clash[i][j] and unit[i] != unit[j]:
+        overlap = pinned[i] < pinned[j] + sizes[j] and pinned[j] < pinned[i] + sizes[i]
+        if overlap and clash[i][j] and unit[i] != unit[j]:
             return best
     for members, grid, fixed in order:
         if fixed >= 0:

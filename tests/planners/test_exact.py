@@ -101,7 +101,7 @@ def test_handoff_chain_ignores_a_fixed_offset_off_its_grid() -> None:
     assert (extent(p, packing.offset), packing.optimal) == (smallest_extent(p), True)
 
 
-def test_search_ends_at_the_capacity_unless_told_to_minimise() -> None:
+def test_search_ends_at_the_capacity_without_minimise() -> None:
     p = problem_with(instance("A.1048576"), capacity=1_200_000)
     fits, least = exact(p, {}), exact(p, {"minimise": True})
     assert 1_048_576 < extent(p, fits.offset) <= 1_200_000
@@ -230,7 +230,7 @@ def test_budget_left_by_one_part_goes_to_the_highest() -> None:
     # Both need 1,048,576. With an equal share of it E, which comes first and is harder, would be left above that.
     e, a = instance("E.1048576"), instance("A.1048576")
     both = beside(e, a)
-    # A last attempt that is cut short teaches something else: hence the nodes beyond what the two need alone.
+    # A last attempt that the budget cuts short changes the learned orders, so the budget exceeds the sum.
     budget = 8_000 + sum(exact(p, {}).notes["nodes"] for p in (e, a))
     packing = exact(both, {"budget": budget})
     assert faults(both, offsets(packing)) == []
@@ -251,7 +251,7 @@ def test_stopped_search_skips_further_parts() -> None:
 
 
 @pytest.mark.parametrize(("handoffs", "whole"), [(MAX_ENUMERATED_HANDOFFS, True), (MAX_ENUMERATED_HANDOFFS + 1, False)])
-def test_few_handoffs_are_enumerated(handoffs: int, whole: bool) -> None:
+def test_every_choice_of_few_handoffs_is_searched(handoffs: int, whole: bool) -> None:
     lives = [(2 * k, 2 * k + 2, 8) for k in range(2 * handoffs)]
     giver = np.array([k - 1 if k % 2 else -1 for k in range(2 * handoffs)])
     models, relaxation = search_models(columns(problem(*lives, handoff_from=giver)))

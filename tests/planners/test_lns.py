@@ -65,9 +65,9 @@ def test_run_is_deterministic_per_number() -> None:
 def test_run_stops_when_the_callback_returns_true_or_raises() -> None:
     model = model_of(problem_of(perfect(60, 5)))
     run = lns_run(model, build_tables(model), 1)
-    asked: list[int] = []
-    assert run.run(1 << 19, 10**9, lambda turns: bool(asked.append(turns))) is None
-    assert len(asked) == 1
+    reported: list[int] = []
+    assert run.run(1 << 19, 10**9, lambda turns: bool(reported.append(turns))) is None
+    assert len(reported) == 1
     assert run.stop[0] == 1
     assert run.iterations < 10**9
     assert threading.active_count() >= 1

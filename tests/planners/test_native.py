@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.planners.alike import compared
-from tests.planners.elsewhere import FUNCTIONS, asked_again, recorded
+from tests.planners.elsewhere import FUNCTIONS, results_on, recorded
 from tests.support.paths import ROOT
 from tests.tools import native_library as build
 from tmmu_core.planners.native import load as loading
@@ -111,8 +111,8 @@ print(packed.plan.arenas[0].extent_bytes, library() is not None)
 
 def loaded(**environment: str) -> list[str]:
     command = [sys.executable, "-c", LOADED]
-    asked = {**{key: value for key, value in os.environ.items() if key != SWITCH}, **environment}
-    return subprocess.run(command, cwd=ROOT, env=asked, capture_output=True, text=True, check=True).stdout.split()
+    variables = {**{key: value for key, value in os.environ.items() if key != SWITCH}, **environment}
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True).stdout.split()
 
 
 @pytest.mark.slow
@@ -139,8 +139,8 @@ def test_library_of_another_machine_returns_the_same_results(
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     recorder = recorded(60, monkeypatch)
-    assert {struct.unpack_from("<q", call)[0] for call in recorder.asked} == set(range(len(FUNCTIONS)))
-    assert asked_again(recorder, machine, tmp_path) == recorder.answers
+    assert {struct.unpack_from("<q", call)[0] for call in recorder.calls} == set(range(len(FUNCTIONS)))
+    assert results_on(recorder, machine, tmp_path) == recorder.results
 
 
 def test_build_without_a_compiler_rejects_changed_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

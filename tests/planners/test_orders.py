@@ -15,14 +15,14 @@ SMALL += [
     problem((0, 1, 16), (0, 1, 8), (1, 2, 4), (2, 3, 8), handoff_from=np.array([-1, -1, 1, 2], np.int64)),
     problem((0, 3, 8), (0, 3, 7), (0, 3, 4), fixed=np.array([8, 20, 0], np.int64)),
 ]
-"""A place given on and taken over that lies elsewhere on either side; one that is given the lower of two gaps."""
+"""A chain of in-place reuses beside other storages; three fixed storages."""
 SMALL.append(
     problem_with(
         problem((0, 39, 2), *((2 * k, 2 * k + 1, 4) for k in range(1, 20))),
         gaps=(tuple((2 * k + 1, 2 * k + 2) for k in range(19)), *[()] * 19),
     )
 )
-"""One of twenty parts, all but the first of which meet another storage."""
+"""A storage of twenty live parts; all parts but the first overlap another storage in time."""
 LARGE = [
     problem_with(p, size=p.size << np.uint64(56), fixed=None) for p in (*map(mixed, range(12)), *map(plain, range(3)))
 ] + [problem((0, 3, 2**63), (1, 3, 2**62), (2, 3, 2**61), (3, 4, 7))]

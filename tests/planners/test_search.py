@@ -48,7 +48,7 @@ def test_auto_runs_exact_above_the_bound_and_notes_the_distance() -> None:
     assert "377856 bytes above the bound" in str(packing.notes["why"])
 
 
-def test_auto_stops_at_the_capacity_unless_told_to_minimise() -> None:
+def test_auto_stops_at_the_capacity_without_minimise() -> None:
     p = problem_with(instance("A.1048576"), capacity=2_000_000)
     fits, least = auto(p, {}), auto(p, {"minimise": True})
     assert (fits.notes["picked"], fits.notes["runs"], fits.optimal, fits.stopped) == ("portfolio", 1, False, False)
