@@ -19,8 +19,8 @@ SECTION, HEIGHT, OWNER = range(3)
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
 # Rows of ``State.unit`` and columns of ``State.section`` that Python sets before the search or reads after it.
-# ``HOLE``: offset of a hole below the unit; ``FILLER``: the unit of lowest end that can fill it (``propagation.py``).
-LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
+# ``HOLE``: offset of a hole below the unit (``propagation.py``).
+LOW, LEVEL, HOLE = 0, 3, 4
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]
 
@@ -45,7 +45,7 @@ class Tables(NamedTuple):
 class State(NamedTuple):
     """Tables that the native search changes. The plain search copies them, and writes back offsets and failures."""
 
-    unit: I64  # (14, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
+    unit: I64  # (11, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64
     """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, whether queued, number of failures,
     and ``CEILING``: the highest padded end of a unit within the capacity."""
@@ -77,13 +77,13 @@ def build_tables(model: Model) -> Tables:
 
 def initial_state(model: Model, tables: Tables, capacity: int) -> State:
     """Return the state before any decision; all units must end at or below ``capacity``."""
-    unit = np.zeros((14, len(model)), dtype=np.int64)
+    unit = np.zeros((11, len(model)), dtype=np.int64)
     unit[LOW] = np.maximum(model.fixed, 0)
     walls = tables.unit[:, WALLS]
     for u in np.flatnonzero((np.diff(walls) > 0) & (model.fixed < 0)).tolist():
         rows = tables.wall[walls[u] : walls[u + 1]].tolist()
         unit[LOW, u] = lowest_allowed_offset(int(model.align[u]), rows, 0)
-    unit[[LEVEL, HOLE, FILLER]] = -1
+    unit[[LEVEL, HOLE]] = -1
     section = np.zeros((model.sections, 7), dtype=np.int64)
     height = tables.entry[:, HEIGHT]
     np.add.at(section[:, OPEN_BYTES], model.section, height)
@@ -128,9 +128,7 @@ def _twins_and_mates(model: Model) -> tuple[I64, list[list[int]]]:
     twin = np.full(len(model), -1, dtype=np.int64)
     mates: list[list[int]] = [[] for _ in twin]
     any_fixed = bool((model.fixed >= 0).any())
-    for u in _twin_candidates(model):
-        if model.fixed[u] >= 0:
-            continue
+    for u in np.flatnonzero(model.fixed < 0).tolist():
         rows = slice(model.entry_of[u], model.entry_of[u + 1])
         sections, heights = model.section[rows].tobytes(), model.height[rows]
         alignment, high = int(model.align[u]), int(model.max_height[u])
@@ -144,17 +142,6 @@ def _twins_and_mates(model: Model) -> tuple[I64, list[list[int]]]:
         for u in group:
             mates[u] = [w for w in group if w != u]
     return twin, mates
-
-
-def _twin_candidates(model: Model) -> list[int]:
-    """Return the units, ascending, that share first section, last section and number of sections with another unit.
-
-    Only these units can have twins or mates. Comparing all sections is slow."""
-    begin, end = model.entry_of[:-1], model.entry_of[1:]
-    span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
-    order = np.argsort(span, kind="stable")
-    same = span[order[1:]] == span[order[:-1]]
-    return np.union1d(order[1:][same], order[:-1][same]).tolist()
 
 
 def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: int) -> int:

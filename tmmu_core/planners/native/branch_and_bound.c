@@ -9,8 +9,7 @@ enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SH
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
 enum { ENTRY_AT, ROW_OF, UNIT_AT }; /* ROW_OF: indexed by entry; the others: by row */
-enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, FILLER, FILLER_LOW, FILLER_END, QUEUED,
-       QUEUED_LOW, CLAIM, LOW_THEN };
+enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, QUEUED, QUEUED_LOW, CLAIM, LOW_THEN };
 enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING, SECTION_COLUMNS };
 
 /* Results of tmmu_search; reasons of events; conflicts. TRAIL_FULL: no row is left for an event. */
@@ -74,11 +73,7 @@ SHARED I tmmu_neighbours(const struct neighbour_query *p)
         for (I e = p->entry_of[u]; e < p->entry_of[u + 1]; e++) {
             const I section = p->entry[3 * e + SECTION], height = p->entry[3 * e + HEIGHT];
             const I end = p->first[section + 1];
-            I row = p->first[section];
-            if (p->has_intervals && e > p->entry_of[u]) /* only units that begin here: others share the previous one */
-                for (row = end; p->by_section[row - 1] == p->entry_of[p->entry[3 * p->by_section[row - 1] + OWNER]];)
-                    row--;
-            for (; row < end; row++) {
+            for (I row = p->first[section]; row < end; row++) {
                 const I other = p->by_section[row], w = p->entry[3 * other + OWNER];
                 if (w == u)
                     continue;
@@ -138,7 +133,6 @@ static void open_hole(S s, I u, I hole, I level)
     UNIT(u, HOLE) = hole;
     UNIT(u, HOLE_LEVEL) = level;
     UNIT(u, HOLE_ROW) = s->hole_count;
-    UNIT(u, FILLER) = -1;
     s->holes[s->hole_count++] = u;
 }
 
@@ -192,23 +186,17 @@ static I place_unit(S s, I u, I level)
     return 1;
 }
 
-static I find_filler(S s, I u)
+/* The lowest end of the units that can fill the hole of unit u. */
+static I lowest_filler_end(S s, I u)
 {
     const I hole = UNIT(u, HOLE);
-    I least = INFINITE, filler = -1;
+    I least = INFINITE;
     for (I k = SHAPE(u, NEIGHBOURS); k < SHAPE(u + 1, NEIGHBOURS); k++) {
         const I w = NEAR(k, OTHER), low = UNIT(w, LOW);
         if (UNIT(w, PLACED) || SHAPE(w, FIXED) >= 0 || low >= hole + NEAR(k, OWN_HEIGHT))
             continue;
-        const I end = larger(low + NEAR(k, OTHER_HEIGHT), hole + 1);
-        if (end < least) {
-            least = end;
-            filler = w;
-        }
+        least = smaller(least, larger(low + NEAR(k, OTHER_HEIGHT), hole + 1));
     }
-    UNIT(u, FILLER) = filler;
-    UNIT(u, FILLER_END) = least;
-    UNIT(u, FILLER_LOW) = filler >= 0 ? UNIT(filler, LOW) : 0;
     return least;
 }
 
@@ -251,11 +239,7 @@ static I propagate_section(S s, I k)
 static I propagate_holes(S s)
 {
     for (I row = 0; row < s->hole_count; row++) {
-        const I u = s->holes[row], w = UNIT(u, FILLER);
-        const I is_current = w >= 0 && !UNIT(w, PLACED) && UNIT(w, LOW) == UNIT(u, FILLER_LOW);
-        if (is_current && UNIT(u, LOW) >= UNIT(u, FILLER_END))
-            continue;
-        const I end = find_filler(s, u);
+        const I u = s->holes[row], end = lowest_filler_end(s, u);
         if (end == INFINITE)
             return fail(s, HOLE_UNFILLED, u, 0);
         if (end > UNIT(u, LOW) && !raise_low(s, u, end, BY_HOLE, UNIT(u, HOLE), UNIT(u, HOLE_LEVEL)))

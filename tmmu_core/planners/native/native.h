@@ -108,10 +108,9 @@ struct least_cost {
     I *order, *trail;
 };
 
-/* A table of the pairs of n units that share a section. The first `max_rows` rows are written, all are counted.
-   `has_intervals`: each unit has one height and consecutive sections, and the units are sorted by first section. */
+/* A table of the pairs of n units that share a section. The first `max_rows` rows are written, all are counted. */
 struct neighbour_query {
-    I n, max_rows, has_intervals;
+    I n, max_rows;
     const I *entry_of, *entry, *first, *by_section;
     I *begin; /* n + 1 */
     I *seen;  /* n */

@@ -65,13 +65,7 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
     """Return the result of :func:`tmmu_core.planners.exact.search_tables.neighbour_table`."""
     n, rows = len(entry_of) - 1, NEIGHBOUR_ROWS * (len(entry_of) - 1)
     begin, seen = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-    starts, ends = entry[entry_of[:-1], 0], entry[entry_of[1:] - 1, 0] + 1
-    changes = np.diff(entry, axis=0) - [1, 0, 0]  # a row of zeros: the same unit and height in the next section
-    has_intervals = not changes[changes[:, 2] == 0].any() and bool((np.diff(starts) >= 0).all())
-    if has_intervals:
-        rows = int((np.searchsorted(starts, ends) - np.searchsorted(np.sort(ends), starts, "right") - 1).sum())
     inputs = {"n": n, "entry_of": entry_of, "entry": entry, "first": first, "by_section": by_section}
-    inputs["has_intervals"] = has_intervals
     while True:
         table = np.empty((rows, 3), np.int64)
         call = call_of("neighbour_query", max_rows=rows, begin=begin, seen=seen, table=table, **inputs)
