@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.planners.alike import compared
-from tests.planners.elsewhere import FUNCTIONS, results_on, recorded
+from tests.planners.elsewhere import FUNCTIONS, recorded, results_on
 from tests.support.paths import ROOT
 from tests.tools import native_library as build
 from tmmu_core.planners.native import load as loading
