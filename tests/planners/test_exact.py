@@ -125,7 +125,7 @@ def test_repeated_search_of_a_thousand_storages_gives_the_same_packing() -> None
     # About a hundred storages are live at a time: the native tables of raised offsets grow during the search.
     p = instance("somas_resnet50")
     searcher = Searcher(model_of(p))
-    rank = BranchingOrder(searcher.model).next_attempt(1515472556).rank
+    rank = BranchingOrder(searcher.model).next_attempt().rank
     verdict, nodes, offset = searcher.solve(1515472556, rank, 6_000)
     assert (verdict, faults(p, offset or ())) == (FOUND, [])
     assert searcher.solve(1515472556, rank, 6_000) == (verdict, nodes, offset)

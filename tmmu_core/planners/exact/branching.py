@@ -6,13 +6,12 @@ mostly does so within three to ten nodes per storage (decision 5).
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
 literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. The last packing adds an
 order: by offset, lowest first. A *learned* attempt first takes the units whose sections had the most conflicts in
-earlier attempts of its order (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay. If the same
-ranks already failed with at least as many nodes, random ranks replace them.
+earlier attempts of its order (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay.
 
 The node budgets of learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is *static*: it
 ignores the counts. The node budgets of static attempts double each round (geometric restarts).
 
-All numbers are integers or raw Philox words, so the orders are the same on every machine.
+All numbers are integers, so the orders are the same on every machine.
 """
 
 from dataclasses import dataclass
@@ -37,7 +36,6 @@ RESTART_NODES = 1_000  # base node budget of learned attempts, multiplied by ter
 STATIC_EVERY = 8
 STATIC_NODES = 4_000  # nodes of a static attempt in the first round
 WEIGHT_DECAY = 5  # counts are divided by this at each attempt of their order
-PHILOX_KEY = 4  # key of the random stream
 
 
 @dataclass(frozen=True)
@@ -50,14 +48,13 @@ class Attempt:
 
 
 class BranchingOrder:
-    """Generate attempts to pack into a target capacity, and learn from their results."""
+    """Generate attempts to pack into a capacity, and learn from their results."""
 
     def __init__(self, model: Model, *, openings: bool = True) -> None:
         """With ``openings``, begin with :data:`OPENING_WEIGHTS`."""
         self.model, self.openings = model, openings
-        self.target, self.turn, self.learned_attempts, self.static_attempts = -1, 0, 0, 0
+        self.turn, self.learned_attempts, self.static_attempts = 0, 0, 0
         self.spent = 0  # nodes of all attempts
-        self.tried: dict[bytes, int] = {}  # ranks tried since the target changed → their node budget
         self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
         """Decayed conflicts per section, for each order."""
         self._packing: list[int] = []  # offsets of the last packing
@@ -72,10 +69,6 @@ class BranchingOrder:
         areas = [steps * high for steps, high in zip(model.length.tolist(), model.max_height.tolist(), strict=True)]
         rank_of = {area: k for k, area in enumerate(sorted(set(areas)))}
         return {"T": model.fullest, "W": model.length, "A": np.array([rank_of[area] for area in areas], np.int64)}
-
-    @cached_property
-    def _draws(self) -> np.random.Philox:
-        return np.random.Philox(key=PHILOX_KEY)
 
     def _rank(self, direction: int, order: int) -> I64:
         """Return the ranks of a static order, greatest first, or of the last packing, lowest first."""
@@ -92,11 +85,8 @@ class BranchingOrder:
         rest, order = divmod(number, len(self._failures))
         return *divmod(rest, len(DIRECTIONS)), order
 
-    def next_attempt(self, target: int) -> Attempt:
-        """Return the next attempt at a capacity. At a new capacity all orders may be tried again."""
-        if target != self.target:
-            self.target = target
-            self.tried.clear()
+    def next_attempt(self) -> Attempt:
+        """Return the next attempt."""
         if self._successful is not None:  # an order that found a packing often finds the next one
             successful, self._successful = self._successful, None
             return successful
@@ -114,12 +104,6 @@ class BranchingOrder:
         # Conflict counts in steps of a factor √2: a finer scale would rank by random differences.
         level = 2 * log2_fixed(1 + most_failures) >> 12
         rank = _ranks(np.lexsort((self._rank(direction, order), -level)))
-        if self.tried.get(rank.tobytes(), 0) >= nodes:
-            weights = random_weights(self._draws)
-            noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
-            rank = weighted_ranks(self.model.log_traits, weights, noise)
-        else:
-            self.tried[rank.tobytes()] = nodes
         return Attempt(rank, nodes, order)
 
     def attempt(
@@ -129,7 +113,7 @@ class BranchingOrder:
 
         Return the results of ``Searcher.solve``; at least one node is counted.
         """
-        attempt = self.next_attempt(target)
+        attempt = self.next_attempt()
         outcome, nodes, offset = searcher.solve(target, attempt.rank, min(attempt.nodes, budget), watch)
         if not searcher.stop[0]:
             if outcome == FOUND:
