@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -54,16 +54,15 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.rjust(n) if right else cell.ljust(n) for cell, n, right in columns).rstrip())
 
 
-def print_lines(*lines: str) -> None:
-    """Print lines to standard output; control characters and line breaks in a line are escaped."""
+def print_lines(*lines: str, file: TextIO | None = None) -> None:
+    """Print lines (default: to standard output); control characters and line breaks in a line are escaped."""
     for line in lines:
-        print(_line(line))
+        print(_line(line), file=file)
 
 
 def print_note(*lines: str) -> None:
     """Print lines to standard error, escaped like :func:`print_lines`."""
-    for line in lines:
-        print(_line(line), file=sys.stderr)
+    print_lines(*lines, file=sys.stderr)
 
 
 def write_json(value: Any) -> None:

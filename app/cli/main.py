@@ -168,8 +168,7 @@ def run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         context, message = getattr(error, "ctx", None), error.format_message().rstrip(".")
         text = f"{message[:1].lower()}{message[1:]}{'' if message.endswith('?') else '.'}"
-        hint = f"See {context.command_path if context else 'tmmu'} --help."
-        print_error(UsageError(text, hint), as_json=as_json)
+        print_error(UsageError(text, f"See {context.command_path if context else 'tmmu'} --help."), as_json=as_json)
         return BAD_INPUT
     except (KeyboardInterrupt, Abort):
         return INTERRUPTED

@@ -165,8 +165,7 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, **settings: 
 
 def _verified(resolved: Resolved, **settings: Any) -> Resolved:
     """Return the plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
-    is_complete = resolved.trace is None or resolved.trace.complete
-    verified = verify_finished(resolved.plan, complete=is_complete, **settings)
+    verified = verify_finished(resolved.plan, complete=resolved.trace is None or resolved.trace.complete, **settings)
     trace = resolved.trace and replace(resolved.trace, plan=verified.plan)
     return replace(resolved, plan=verified.plan, trace=trace, verdict=verified.verdict)
 

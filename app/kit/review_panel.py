@@ -81,8 +81,7 @@ def _new_note(shown: Shown) -> None:
 def _views(current: review.Review) -> None:
     with controls.row("bookmarks"):
         for k, view in enumerate(current.views):
-            changes = review.view_changes(view)
-            controls.button(for_markdown(view.name), f"view-{k}", changes, icon=":material/bookmark:")
+            controls.button(for_markdown(view.name), f"view-{k}", review.view_changes(view), icon=":material/bookmark:")
         chosen = state.choice()
         step = f"#{chosen.step}" if chosen.step is not None else ""
         name = " ".join(filter(None, (chosen.view, chosen.selected, step)))

@@ -116,8 +116,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
         request = requested(whole, opened).but(shard_spec=spec)
         return job_table().run_task(progress, tasks.ranks, planning_input(opened), request)
 
-    key = ("ranks", *choice.unsharded().problem, compact(choice.shard))
-    return job_table().job(key, "planning the ranks", run)
+    return job_table().job(("ranks", *choice.unsharded().problem, compact(choice.shard)), "planning the ranks", run)
 
 
 def size_curve(choice: Choice, dim: str) -> Job[DimCurve]:

@@ -153,5 +153,4 @@ def row_colours(shown: Shown, view: str, default: str = "") -> Callable[[int], s
     found = origins(shown) if has_layers(shown) else None
     layers = None if found is None else found.layer
     view_scheme = "slot" if view == "slots" else palette.default_scheme(shown.plan, layers)
-    scheme = state.choice().colour or default or view_scheme
-    return palette.row_colours(shown.plan, scheme, operators(shown), layers)
+    return palette.row_colours(shown.plan, state.choice().colour or default or view_scheme, operators(shown), layers)

@@ -216,8 +216,7 @@ def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
         return False
     shown = _verified(full, opened, plan)
     if full.planner != GIVEN:
-        solution = found.solution and replace(found.solution, plan=shown.plan)
-        shown = Shown(full, opened, shown.plan, solution)
+        shown = Shown(full, opened, shown.plan, found.solution and replace(found.solution, plan=shown.plan))
     job_table().forget(plan_key(full))  # the visitor may have planned the file before
     job_table().job(plan_key(full), "planning", lambda _: shown)
     return True

@@ -109,8 +109,7 @@ def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin |
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
     """Return a buffer's tensors and live range, the tensor that is live last and why; ``None`` for a single tensor."""
-    mask = plan.storage == plan.storage[plan.row_of[tensor_id]]
-    rows = [plan.row(r) for r in _in_order(plan, mask)]
+    rows = [plan.row(r) for r in _in_order(plan, plan.storage == plan.storage[plan.row_of[tensor_id]])]
     if len(rows) < 2:
         return None
     birth, death = min(row.birth for row in rows), max(row.death for row in rows)

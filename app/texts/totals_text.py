@@ -194,8 +194,7 @@ def planner_of(plan: Plan, arena: str) -> str:
 def planner_label(plan: Plan, arena: str, detail: str = "") -> str:
     """Return :func:`planner_of` and ``detail`` as HTML. The hover text is the remark or the planner's summary."""
     summary = PLANNERS[plan.planner].summary if plan.planner in PLANNERS else "Offsets of the file."
-    hint = planner_remark(plan, arena) or summary
-    return f'<abbr title="{esc(hint)}">{esc(planner_of(plan, arena) + detail)}</abbr>'
+    return f'<abbr title="{esc(planner_remark(plan, arena) or summary)}">{esc(planner_of(plan, arena) + detail)}</abbr>'
 
 
 def planner_remark(plan: Plan, arena: str) -> str:

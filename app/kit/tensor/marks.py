@@ -26,8 +26,7 @@ def layer_of(marked: str) -> str | None:
 
 def rows(shown: Shown) -> list[int] | None:
     """Return the rows of the marked layer, or of the marked buffers freed late, else ``None``."""
-    marked = state.choice().marked
-    if (layer := layer_of(marked)) is not None:
+    if (layer := layer_of(state.choice().marked)) is not None:
         origins = plan_rows.origins(shown)
         return None if origins is None else [row for row, name in enumerate(origins.layer) if name == layer]
     return [row for row, _, _ in _late(shown)] or None

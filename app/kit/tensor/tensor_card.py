@@ -61,7 +61,6 @@ def replay_controls(shown: Shown) -> list[int] | None:
     if chosen is None or not total:
         return None
     turn, order = max(1, min(chosen, total)), plan_rows.placement_order(shown, arena_focus.arena(shown))
-
     widget = state.bound("turn", turn, lambda new: state.choose(**_turn(shown, int(new))))
     with controls.row("turns"):
         st.number_input("Placement", 1, total, width=200, **widget)

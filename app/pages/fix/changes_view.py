@@ -73,8 +73,7 @@ def limit_of(shown: Shown) -> Capacity | None:
 
 
 def _kinds() -> frozenset[Kind]:
-    chosen = frozenset(kind for kind in KINDS if kind in state.choice().fit_kinds.split(","))
-    return chosen or frozenset(DEFAULT_KINDS)
+    return frozenset(kind for kind in KINDS if kind in state.choice().fit_kinds.split(",")) or frozenset(DEFAULT_KINDS)
 
 
 def pick_kinds() -> None:
@@ -261,8 +260,7 @@ def _draw_modules(fitted: Fitted) -> None:
     note = "activations: read by the backward pass; kept: not recomputed or offloaded"
     st.html(markup.heading("Memory by module", note))
     st.html(f'<div class="tm soft">{markup.esc(peak_text(fitted))}</div>')
-    cells = [[markup.esc(cell) for cell in row] for row in rows]
-    st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
+    st.html(markup.table(titles, [[markup.esc(cell) for cell in row] for row in rows], numbers=range(1, len(titles))))
 
 
 def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:

@@ -27,9 +27,8 @@ def page() -> None:
     if shown.opened.plan is not None:
         st.html(markup.empty("Fix cannot change a plan file", "Open the graph or the packing instance of this plan."))
         return
-    views = {"planners": "All planners"}
-    if shown.opened.graph is not None:
-        views = {"changes": "Changes", **views}
+    views = {"changes": "Changes"} if shown.opened.graph is not None else {}
+    views |= {"planners": "All planners"}
     with controls.row("views"):
         view = controls.pick_view(views)
         if view == "changes":

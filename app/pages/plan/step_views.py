@@ -45,8 +45,7 @@ def draw_peak(shown: Shown) -> None:
     name = chosen if chosen in groupings else names[0]  # the choice is kept when a file with other groupings is opened
     note = "area = bytes; click a group to enlarge it, or a buffer to select it"
     st.html(markup.heading(f"Live buffers by {name}", note))
-    key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
-    draw_chart(treemap(plan, buffers, *groupings[name]), key)
+    draw_chart(treemap(plan, buffers, *groupings[name]), f"peak-areas.{shown.key}.{arena}.{step}.{name}")
     rows = alive_at(plan, step, arena)
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))

@@ -47,8 +47,7 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = page_jobs.size_curve(chosen, dim)
-    title = f"Planning for sizes of {dim}"
-    curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
+    curve = long_work.result(job, f"Planning for sizes of {dim}", f"No curve over {dim}", source=shown.opened.name)
     if curve is None:
         return
     bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
@@ -252,8 +251,7 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
     with controls.row("rank"):
         last = ranks.world_size - 1
         st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bound("look", rank))
-        spec = rank_sets.spec_of(choice.shard)
-        changes = {"shard": choice.shard, "shard_spec": spec, "rank": rank, "look": rank}
+        changes = {"shard": choice.shard, "shard_spec": rank_sets.spec_of(choice.shard), "rank": rank, "look": rank}
         hint = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
