@@ -96,5 +96,4 @@ def refuse_too_many_bytes(total: int, *ends: int) -> None:
 def peak_of(live_ranges: Sequence[LiveRange]) -> int:
     """Return the live bytes at the peak; 0 without live ranges."""
     columns = columns_of(live_ranges)
-    end = int(columns["death"].max(initial=0))
-    return peak_of_ranges(columns["birth"], columns["death"], columns["size"], end)[1]
+    return peak_of_ranges(columns["birth"], columns["death"], columns["size"], int(columns["death"].max(initial=0)))[1]

@@ -18,7 +18,7 @@ from tmmu_core.fitting.pytorch.fx_engine import LeafGradient
 from tmmu_core.fitting.pytorch.fx_memory import scratch_bytes
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, JointReader, has_strides_of
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
-from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
+from tmmu_core.formats.pytorch.joint_graph.fx_patterns import signature_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import CALL_ONCE, not_traceable
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import Graph, Tensor
@@ -62,7 +62,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         tensor_of,
         reading.fx_of,
         constants=attributes_of(joint, torch.Tensor),
-        results={k: tensor_of[node.name] for k, node in reading.ends.plain.items() if node.name in tensor_of},
+        results={k: tensor_of[node.name] for k, node in reading.signature.plain.items() if node.name in tensor_of},
         leaf_gradients=reading.leaf_gradients(),
         generators=attributes_of(joint, torch.Generator),
         scratch=reading.scratch,
@@ -71,7 +71,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
 
 def _compute_results_first(joint: Any) -> None:
     """Move the nodes that compute the module's results before the backward pass; a trace ends with views of results."""
-    needed, nodes = set(ends_of(joint).plain.values()), list(joint.graph.nodes)
+    needed, nodes = set(signature_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
     tangents = [node for node in nodes if node.name.startswith("tangents")]
@@ -158,7 +158,7 @@ class _Executed(JointReader):
         Each new value is an alias group by itself, so that it is not recomputed: the caller copies the first value.
         """
         updated = []
-        for (node, item), buffer in self.ends.mutations.items():
+        for (node, item), buffer in self.signature.mutations.items():
             value = self.env.get(node)
             if value is None:
                 continue
@@ -178,22 +178,22 @@ class _Executed(JointReader):
         return updated
 
     def _finish(self) -> None:
-        for node, leaf in self.ends.outputs:
+        for node, leaf in self.signature.outputs:
             tensor_id = self.tensor_of.get(node.name)
             if tensor_id is None:
                 continue
             self.outputs.append(tensor_id)
             if isinstance(leaf, descriptors.ParamAOTInput):
-                self.gradients[self.tensor_of[self.ends.placeholder_of[leaf].name]] = tensor_id
+                self.gradients[self.tensor_of[self.signature.placeholder_of[leaf].name]] = tensor_id
         held = dict.fromkeys([*self.outputs, *(self.mutated.get(name, name) for name in self.inputs)])
         self.outputs = [name for name in held if not self.tensors[name].persistent]
 
     def leaf_gradients(self) -> tuple[LeafGradient, ...]:
-        pairs = [(node, self.ends.placeholder_of[leaf]) for node, leaf in self.ends.outputs if leaf is not None]
-        pairs = [each for each in pairs if each[0].name in self.tensor_of]
-        nodes = [node for node, _ in pairs]
+        outputs = [each for each in self.signature.outputs if each[1] is not None and each[0].name in self.tensor_of]
+        nodes = [node for node, _ in outputs]
         gradients = []
-        for k, (node, leaf) in enumerate(pairs):
+        for k, (node, descriptor) in enumerate(outputs):
+            leaf = self.signature.placeholder_of[descriptor]
             is_shared = node.op == "placeholder" or node in nodes[k + 1 :]
             is_copied = is_shared or not has_strides_of(self.env[node], self.env[leaf])
             gradients.append(LeafGradient(self.tensor_of[leaf.name], self.tensor_of[node.name], is_copied))

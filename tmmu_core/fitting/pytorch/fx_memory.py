@@ -37,7 +37,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
-        """``held_bytes``: bytes of ``live``, freed storages too. ``peak_bytes``: maximum of the live bytes so far."""
+        """``held_bytes``: bytes in ``live``, freed ones too. ``peak_bytes``: maximum of the live bytes so far."""
         for tensor in tensors:
             self._add(tensor)
         self._measure()

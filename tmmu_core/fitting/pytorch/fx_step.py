@@ -31,7 +31,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     uncompiled,
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
-from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
+from tmmu_core.formats.pytorch.joint_graph.fx_patterns import signature_of
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
 from tmmu_core.graph.model import Graph
@@ -151,7 +151,7 @@ class TorchStep:
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
             )
             names = [*joint.params_spec, *joint.buffers_spec]
-            inputs = [node.meta["desc"] for node in ends_of(joint.graph_module).mutations.values()]
+            inputs = [node.meta["desc"] for node in signature_of(joint.graph_module).mutations.values()]
         written = {each.target if hasattr(each, "target") else self.call.input_names[each.idx] for each in inputs}
         shared = _shared(_named(module, self.call), written)
         has_warned, parts = False, _parts(module, read)

@@ -66,7 +66,7 @@ class RenderConstantBlob:
     is_staged: bool
     sidecar_filename: str
     size: int
-    parts: tuple[RenderTensor, ...]  # Tensors, sorted by offset. They do not overlap.
+    parts: tuple[RenderTensor, ...]  # sorted by offset, without overlaps
     constants: Constants
 
     def chunks(self) -> Iterator[bytes]:
@@ -112,7 +112,7 @@ class RenderMemoryPlan:
     plan_hash: str = ""
     tensor_layout_hash: str = ""
     module_prefix: str = "model"
-    tensors: tuple[RenderTensor, ...] = ()  # tensors, sorted by tensor id bytes
+    tensors: tuple[RenderTensor, ...] = ()  # sorted by id bytes
     residences: tuple[Residence | None, ...] = ()  # memory that ``helia`` chose for each tensor, and why; else empty
 
     @property

@@ -234,9 +234,9 @@ def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tupl
         windowed = windowed or bool(found[3])
         gaps += [] if found[3] else [(begin, end)]
     gaps.sort()
-    for (_, stop_one), (begin_two, _) in pairwise(gaps):
-        if begin_two < stop_one:
-            raise _fault(line, "gaps", f"two gaps overlap at step {begin_two}", "Join them into one.")
-    if sum(stop - begin for begin, stop in gaps) == upper - lower:
+    for (_, end), (begin, _) in pairwise(gaps):
+        if begin < end:
+            raise _fault(line, "gaps", f"two gaps overlap at step {begin}", "Join them into one.")
+    if sum(end - begin for begin, end in gaps) == upper - lower:
         raise _fault(line, "gaps", f"the gaps are the whole live range [{lower}, {upper})", "Omit the buffer.")
     return tuple(gaps), windowed

@@ -53,8 +53,7 @@ def refusal(data: bytes) -> str:
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the method with the highest peak. Raises ``UnreadableInput``."""
     try:
-        root = _Table(data, struct.unpack_from("<I", data)[0], [len(data)])
-        methods = [_Method(table) for table in root.tables(1)]
+        methods = [_Method(table) for table in _Table(data, struct.unpack_from("<I", data)[0], [len(data)]).tables(1)]
     except (struct.error, TypeError, ValueError) as error:
         why = f": {error}" if isinstance(error, ValueError) else f" (it has {len(data)} bytes)."
         raise UnreadableInput(f"the program is cut off or damaged{why}", hint=HINT) from error
@@ -231,8 +230,7 @@ class _Method:
             self._read(number, step)
         operand_at = {self.values[number].place: self.values[number] for number in read}
         for number in results:
-            operand = operand_at.get(self.values[number].place)
-            self._write(number, step, f"{operator} #{number}", "activation", operand)
+            self._write(number, step, f"{operator} #{number}", "activation", operand_at.get(self.values[number].place))
 
     def _read(self, number: int, step: int) -> None:
         value = self.values.get(number)

@@ -105,6 +105,5 @@ def evaluate(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]
     inputs = [helper.make_tensor_value_info(name, element_of(a.dtype), a.shape) for name, a in operands.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = helper.make_graph([node], "one", inputs, outputs)
-    evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
-    values = iter(evaluator.run(None, operands))
+    values = iter(ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, operands))
     return [next(values) if name else None for name in node.output]

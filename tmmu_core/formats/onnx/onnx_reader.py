@@ -39,7 +39,7 @@ from tmmu_core.formats.onnx.onnx_constant_folding import MAX_FOLDED_ELEMENTS
 from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
-from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, decided, infer, named_dims, refuse_type, size_without_input
+from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, conditions, infer, named_dims, refuse_type, undefined_size
 from tmmu_core.formats.onnx.onnx_written_sizes import at_written_sizes
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -151,7 +151,7 @@ def flattened(model: onnx.ModelProto) -> Flat:
     model = onnx_model.inlined(model)
     _refuse_unsupported(model)
     flat = flatten(model)
-    return without_dead_branches(flat, decided(flat.model))
+    return without_dead_branches(flat, conditions(flat.model))
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
@@ -367,7 +367,7 @@ class Builder:
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
         closing = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
-        size = size_without_input(self.flat.model, name, self.sizes.dims)
+        size = undefined_size(self.flat.model, name, self.sizes.dims)
         if closing is not None:
             name, scope = dict(in_place(closing))[name], node_id.rpartition("/")[0]
             operator = closing.op_type.partition(".")[0]

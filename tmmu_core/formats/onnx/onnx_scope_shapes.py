@@ -22,7 +22,7 @@ InferredShapes = Iterator[tuple[str, TypedShape | None]]  # (value, its shape or
 
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:
-    """Return the shapes of scope nodes' outputs that have fewer unknown dimensions than in ``known``."""
+    """Return the shapes with fewer unknown dimensions than in ``known``, of scope nodes and of nodes that read them."""
     new: dict[str, TypedShape] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)

@@ -227,8 +227,7 @@ class _Flattening:
     def _emit_scope(self, operator: str, at: Origin, reads: list[str], writes: list[str], **attributes: Any) -> None:
         name = f"{at.scope}/{operator.partition('.')[2]}"
         present = {key: value for key, value in attributes.items() if value not in (None, [])}
-        node = helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **present)
-        self._emit(node, at.scope, at.position)
+        self._emit(helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **present), at.scope, at.position)
 
     def _check(self, node: onnx.NodeProto, bodies: list[tuple[str, onnx.GraphProto]], place: str) -> None:
         operator = operator_name(node)

@@ -108,7 +108,7 @@ def _declared_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
             yield value_info.name, dim
 
 
-def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Dim]) -> str:
+def undefined_size(model: onnx.ModelProto, value: str, dims: Mapping[str, Dim]) -> str:
     """Return the name of a size of ``value`` that the model declares and no input has; ``""`` if none."""
     sizes = [dim.dim_param for name, dim in _declared_sizes(model) if name == value]
     return next((size for size in sizes if size and size not in dims), "")
@@ -209,13 +209,11 @@ ROUNDS = 64  # maximum rounds of inference and folding for computed shapes; a sc
 LONG_VECTOR = 1 << 20  # maximum elements of a vector for data propagation, which computes each element
 
 
-def decided(model: onnx.ModelProto) -> dict[str, Array]:
+def conditions(model: onnx.ModelProto) -> dict[str, Array]:
     """Return the values of branch conditions that are constant for all sizes of the dimensions."""
-    conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
-    if not conditions:
-        return {}
-    values = small_weights(_infer_with_declared(model)[1])
-    return {condition: values[condition] for condition in conditions if condition in values}
+    names = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
+    values = small_weights(_infer_with_declared(model)[1]) if names else {}
+    return {name: values[name] for name in names if name in values}
 
 
 def _infer_with_declared(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:
@@ -303,7 +301,6 @@ def refuse_type(value_info: onnx.ValueInfoProto) -> None:
 
 def _refuse_element(value: str, element: int) -> None:
     if element not in DTYPES:
-        known = element in TensorProto.DataType.values()
-        kind = TensorProto.DataType.Name(element) if known else f"number {element}"
+        kind = TensorProto.DataType.Name(element) if element in TensorProto.DataType.values() else f"number {element}"
         what = f"{value} has elements of the type {kind}, which have no fixed size."
         raise UnreadableInput(what, hint="Remove the text processing from the model.")

@@ -106,7 +106,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
 
 
 def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
-    """Return the records that the content hash covers beside ``tensors_hash``, as one document."""
+    """Return the records that the content hash covers besides ``tensors_hash``, as one document."""
     return {**header, "summary": summary, "replans": list(replans)}
 
 

@@ -86,7 +86,6 @@ def _origin_in(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigi
 
 
 def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
-
     def fields(table: str, row: int) -> dict[str, int]:
         return {key: int(digits) for key, digits in _FIELD.findall(tables[table].get(row, ""))}
 

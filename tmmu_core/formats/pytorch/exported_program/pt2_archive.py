@@ -55,7 +55,7 @@ class Program:
 
     graph: schema.Body
     inputs: tuple[InputTensor, ...]  # the input tensors of the graph, in order
-    outputs: tuple[tuple[str, schema.End], ...]  # kind and value of each output, in order
+    outputs: tuple[tuple[str, schema.IoSpec], ...]  # kind and value of each output, in order
     symbols: Mapping[str, int]  # dynamic size → requested value, else value in the example, else upper bound
     ranges: Mapping[str, tuple[int, int]]  # dynamic size → its lower and upper bound in the exported program
     data_dependent: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
@@ -152,8 +152,8 @@ def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weigh
     arguments = [k for k, spec in enumerate(specs) if "user_input" in spec or "constant_input" in spec]
     labels = dict(zip(arguments, paths, strict=True)) if len(arguments) == len(paths) else {}
     for k, value in enumerate(module.graph.inputs):
-        name = schema.End(value).tensor if "as_tensor" in value else ""
-        kind, end = next(iter(specs[k].items()), ("", schema.End())) if k < len(specs) else ("", schema.End())
+        name = schema.IoSpec(value).tensor if "as_tensor" in value else ""
+        kind, end = next(iter(specs[k].items()), ("", schema.IoSpec())) if k < len(specs) else ("", schema.IoSpec())
         if name and kind in ROLES:
             target = end.target or name
             member, entry = weights.get(target, ("", schema.Weight()))

@@ -95,7 +95,7 @@ class Body(msgspec.Struct, frozen=True):
     is_single_tensor_return: bool = False
 
 
-class End(msgspec.Struct, frozen=True):
+class IoSpec(msgspec.Struct, frozen=True):
     """One input or output of the program."""
 
     arg: Value | None = None
@@ -121,8 +121,8 @@ class End(msgspec.Struct, frozen=True):
 class Signature(msgspec.Struct, frozen=True):
     """The kind of each input and output (``parameter``, ``buffer_mutation``) and its target, in graph order."""
 
-    input_specs: tuple[dict[str, End], ...] = ()
-    output_specs: tuple[dict[str, End], ...] = ()
+    input_specs: tuple[dict[str, IoSpec], ...] = ()
+    output_specs: tuple[dict[str, IoSpec], ...] = ()
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ class Weights(msgspec.Struct, frozen=True):
     config: dict[str, Weight] = {}
 
 
-register_types(Argument, Operation, Meta, Body, End, Signature, Module, Document, Weights)
+register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module, Document, Weights)
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:

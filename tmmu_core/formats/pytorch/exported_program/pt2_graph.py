@@ -77,14 +77,14 @@ class _Value:
         return replace(layout, offset=layout.offset - self.start // layout.itemsize)
 
 
-class _Names:
+class _UniqueNames:
     """Allocates unique ids, because a parameter may have the name of an operator."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
         self.tried: Counter[str] = Counter()
 
-    def free(self, name: str) -> str:
+    def unique(self, name: str) -> str:
         unused = name
         while unused in self.taken:
             unused = f"{name}_{self.tried[name] or ''}"
@@ -107,7 +107,7 @@ class _Reader:
         self.values: dict[str, _Value] = {}  # the values of the body that is read, by their names in it
         self.value_of: dict[str, _Value] = {}  # all values by the ids of their tensors
         self.scope = self.prefix = ""  # scope of the body, and prefix of the ids of its nodes and tensors
-        self.tensor_names, self.node_names = _Names(), _Names()
+        self.tensor_names, self.node_names = _UniqueNames(), _UniqueNames()
         self.graph_name_of: dict[str, str] = {}  # name of an input in the signature → its name in the graph
         self._add_inputs()
         for operation in self.body.nodes:
@@ -149,7 +149,7 @@ class _Reader:
         buffer, value = self._value(self.graph_name_of.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return
-        copy = self.tensor_names.free(f"{buffer.id}.updated")
+        copy = self.tensor_names.unique(f"{buffer.id}.updated")
         updated = msgspec.structs.replace(self.tensors[buffer.id], id=copy, view=None)
         self.tensors[copy] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
         self.add_node(Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (copy,), inplace="none"), self.scope)
@@ -160,7 +160,7 @@ class _Reader:
         results = [name for value in operation.outputs for name in self._tensors_in(value)]
         if op.name in pt2_operators.NO_BYTES or not (results or operands):
             return
-        node_id = self.node_names.free(self.prefix + (operation.name or (results[0] if results else op.name)))
+        node_id = self.node_names.unique(self.prefix + (operation.name or (results[0] if results else op.name)))
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
         if bodies and self._flatten_bodies(node_id, op, operation, results):
             return
@@ -201,8 +201,7 @@ class _Reader:
         """Return whether a result is in the storage of ``first``, which is the ``out`` argument or an operand."""
         if op.space not in ("aten", "prims"):
             return False
-        views = pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS | pt2_operators.VIEWS_OF_ALL
-        if op.name in views or op.is_in_place:
+        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS | pt2_operators.VIEWS_OF_ALL or op.is_in_place:
             return True
         if op.name in pt2_operators.RESHAPES:
             return first.layout.viewable_as(layout.shape)
@@ -235,7 +234,7 @@ class _Reader:
         groups = [[self._value(name).id for name in self._tensors_in(argument)] for argument in arguments]
         inputs = [sum("as_tensor" in value for value in body.inputs) for body in bodies]
         outputs = [len(body.outputs) for body in bodies]
-        if flow is None or not bodies or not pt2_operators.takes(flow, groups, inputs, outputs, len(result_names)):
+        if flow is None or not bodies or not pt2_operators.matches(flow, groups, inputs, outputs, len(result_names)):
             return False
         if flow == "call":
             start = len(self.nodes)
@@ -281,14 +280,14 @@ class _Reader:
         return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), dtype, "activation").id
 
     def add_node(self, node: Node, scope: str) -> None:
-        self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.free(node.node_id), scope=scope))
+        self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.unique(node.node_id), scope=scope))
 
     def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, base: _Value) -> str:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it does not fit."""
         within = base.within(layout)
         if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.nbytes - layout.covered_bytes:
             raise _broken(f"the view {name!r} reaches past the storage of {base.id!r}")
-        tensor_id = self.tensor_names.free(tensor_id)
+        tensor_id = self.tensor_names.unique(tensor_id)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
         value = _Value(tensor_id, layout, dtype, base.storage, base.nbytes, base.start)
         self.values[name] = self.value_of[tensor_id] = value
@@ -298,14 +297,14 @@ class _Reader:
         self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, shared: int | None = None
     ) -> _Value:
         """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes of a shared storage."""
-        tensor_id = self.tensor_names.free(tensor_id)
+        tensor_id = self.tensor_names.unique(tensor_id)
         offset_bytes = layout.offset * layout.itemsize
         start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)
         if offset_bytes == start and layout.covered_bytes == layout.dense_bytes == size and not layout.has_repeats:
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             value = _Value(tensor_id, layout, dtype, tensor_id, size, start)
         else:
-            storage = self.tensor_names.free(f"{tensor_id}.storage")
+            storage = self.tensor_names.unique(f"{tensor_id}.storage")
             self.tensors[storage] = Tensor(storage, (size,), "uint8", role)
             tensor = Tensor(tensor_id, layout.shape, dtype, "activation" if role == "input" else role)
             value = _Value(tensor_id, layout, dtype, storage, size, start)

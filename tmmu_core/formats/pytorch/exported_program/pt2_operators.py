@@ -114,7 +114,7 @@ FLOWS: dict[str, Flow] = {
 """Operator of ``torch.ops.higher_order`` → its kind. Bodies of others (``associative_scan``) are not planned."""
 
 
-def takes(
+def matches(
     flow: Flow, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
 ) -> bool:
     """Return whether operand ``groups`` and ``results`` match the number of ``inputs`` and ``outputs`` per body."""

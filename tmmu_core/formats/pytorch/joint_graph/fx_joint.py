@@ -24,11 +24,11 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import CHANGED_COPIES, FLOWS, flatten_bodies, takes
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import CHANGED_COPIES, FLOWS, flatten_bodies, matches
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
 from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
-from tmmu_core.formats.pytorch.joint_graph.fx_patterns import Ends, ends_of
+from tmmu_core.formats.pytorch.joint_graph.fx_patterns import JointSignature, signature_of
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
@@ -62,10 +62,10 @@ class JointReader(torch.fx.Interpreter):
 
     folds = True  # whether operators that eager mode runs as one operator become one node
 
-    def __init__(self, joint: Any, input_names: Sequence[str] = (), ends: Ends | None = None) -> None:
+    def __init__(self, joint: Any, input_names: Sequence[str] = (), signature: JointSignature | None = None) -> None:
         super().__init__(joint, garbage_collect_values=False)
         self.input_names = input_names  # names of the arguments, in order
-        self.ends = ends or ends_of(joint)
+        self.signature = signature or signature_of(joint)
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
@@ -174,7 +174,7 @@ class JointReader(torch.fx.Interpreter):
         bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
         if bodies and self._flatten_bodies(n, node_id, results):
             return
-        outputs = [name for ids in self._write_all(node_id, results, inputs) for name in ids]
+        outputs = [name for ids in self._declare_results(node_id, results, inputs) for name in ids]
         draft = Draft(node_id, operator_name(n.target), inputs, outputs, self.phase, unplanned=bodies, scope=self.scope)
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
@@ -212,7 +212,7 @@ class JointReader(torch.fx.Interpreter):
         self.phase = "backward"
         for placeholder, (descriptor, value) in self.tangents.items():
             result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base, the result that views it
-            output = self.ends.plain.get(getattr(result, "idx", -1))
+            output = self.signature.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
             ids = self._add(name, value, "gradient")
@@ -239,7 +239,7 @@ class JointReader(torch.fx.Interpreter):
         """Declare an in-place write for each buffer whose new value an operator computes from the old one."""
         results = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
         for item, leaf in [(None, value)] if isinstance(value, torch.Tensor) else enumerate(results):
-            buffer = self.ends.mutations.get((n, item))
+            buffer = self.signature.mutations.get((n, item))
             if buffer is None:
                 continue
             old, new = self.id_of[id(self.env[buffer])], self.id_of[id(leaf)]
@@ -264,7 +264,7 @@ class JointReader(torch.fx.Interpreter):
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
         if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
             return False
-        if not takes(flow, groups, inputs, list(map(len, results)), len(values)):
+        if not matches(flow, groups, inputs, list(map(len, results)), len(values)):
             return False
         reads = [each for group in groups for each in group]
         if flow == "call":
@@ -272,7 +272,7 @@ class JointReader(torch.fx.Interpreter):
             for value, each in zip(values, found, strict=True):
                 self._rename(value, self.value_of[each])
             return True
-        declared = self._write_all(node_id, values, reads)
+        declared = self._declare_results(node_id, values, reads)
         views = tuple([each for ids in declared for each in ids[1:]])
         site = scopes.Site(node_id, tuple([ids[0] for ids in declared]), views)
         flatten_bodies(flow, self, site, groups, [self._flattener(body, operands) for body in bodies])
@@ -287,7 +287,7 @@ class JointReader(torch.fx.Interpreter):
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
             values = [self.value_of[next(tensors)] if isinstance(leaf, torch.Tensor) else leaf for leaf in operands]
-            inner = _Body(body, ends=Ends((), {}, {}, {}))
+            inner = _Body(body, signature=JointSignature((), {}, {}, {}))
             inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
             inner.prefix, inner.scope = f"{scope}/", self.scope if inline else scope
             found = inner.run(*values, enable_io_processing=False)
@@ -295,7 +295,7 @@ class JointReader(torch.fx.Interpreter):
 
         return flatten
 
-    def _write_all(self, node_id: str, values: Sequence[Any], reads: Sequence[str]) -> list[list[str]]:
+    def _declare_results(self, node_id: str, values: Sequence[Any], reads: Sequence[str]) -> list[list[str]]:
         """Declare the results of a node that reads ``reads``; return the ids of :meth:`_add` for each result."""
         role: Role = "gradient" if self.dependent & set(reads) else "activation"
         if len(values) == 1:
@@ -306,7 +306,7 @@ class JointReader(torch.fx.Interpreter):
         """Declare a dense tensor with the dtype and shape of ``tensor``, or (``row``) of one row of it."""
         value = self.value_of[tensor]
         dense = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
-        return self._write_all(self._unused(name), [dense], [tensor])[0][-1]
+        return self._declare_results(self._unused(name), [dense], [tensor])[0][-1]
 
     def add_node(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
@@ -317,7 +317,7 @@ class JointReader(torch.fx.Interpreter):
 
     def _finish(self) -> None:
         """Append a copy for each mutated buffer without an in-place write; collect the outputs and gradients."""
-        for (node, item), buffer in self.ends.mutations.items():
+        for (node, item), buffer in self.signature.mutations.items():
             old = self.id_of[id(self.env[buffer])]
             if old in self.mutated:
                 continue
@@ -330,10 +330,10 @@ class JointReader(torch.fx.Interpreter):
             self.nodes.insert(at + 1, Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)]))
             self.mutated[old] = after
         gradients_of: dict[str, list[tuple[str, Any]]] = {}
-        for node, of in self.ends.outputs:
+        for node, of in self.signature.outputs:
             tensor_id = self.id_of.get(id(self.env[node]))
             if isinstance(of, descriptors.ParamAOTInput) and tensor_id is not None:
-                parameter = self.id_of[id(self.env[self.ends.placeholder_of[of]])]
+                parameter = self.id_of[id(self.env[self.signature.placeholder_of[of]])]
                 gradients_of.setdefault(parameter, []).append((tensor_id, self.env[node]))
             elif tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
                 self.outputs.append(tensor_id)
@@ -360,8 +360,7 @@ class JointReader(torch.fx.Interpreter):
                 for i, each in enumerate((first, value))
                 if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _layout_of(each).dense_bytes
             )
-            reads = [total, name]
-            total = self._add_gradient(f"{parameter}.grad_sum", "add.Tensor", parameter, reads, pairs or "none")
+            total = self._add_gradient(f"{parameter}.grad_sum", "add.Tensor", parameter, [total, name], pairs or "none")
         return total
 
     def _add_gradient(self, name: str, instr: str, parameter: str, reads: list[str], inplace: Any) -> str:
@@ -395,10 +394,9 @@ class JointReader(torch.fx.Interpreter):
         for each, tensor in self.tensors.items():
             view = tensor.view
             if view is not None:
-                base = names.get(view.base_tensor_uid, view.base_tensor_uid)
-                view = msgspec.structs.replace(view, base_tensor_uid=base)
-            new_id = names.get(each, each)
-            tensors.append(msgspec.structs.replace(tensor, id=new_id, view=view, saved_for_backward=each in saved))
+                view = msgspec.structs.replace(view, base_tensor_uid=named([view.base_tensor_uid])[0])
+            new = {"id": named([each])[0], "view": view, "saved_for_backward": each in saved}
+            tensors.append(msgspec.structs.replace(tensor, **new))
         return Graph(
             *(tuple(tensors), tuple([draft.node() for draft in self.nodes]), tuple(self.inputs)),
             *(tuple(named(self.outputs)), GRAPH_SCHEMA, name),

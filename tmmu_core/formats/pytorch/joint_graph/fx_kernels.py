@@ -56,9 +56,7 @@ def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
         return whole.as_strided(result.shape, result.stride(), result.storage_offset())
     if func is aten.uniform.default:
         return torch.empty_like(args[0])
-    if func is aten.mkldnn_rnn_layer.default:
-        return (*result[:3], _workspace(func, args))
-    return result
+    return (*result[:3], _workspace(func, args)) if func is aten.mkldnn_rnn_layer.default else result
 
 
 def _workspace(func: Any, args: Any) -> torch.Tensor:

@@ -26,7 +26,7 @@ WRITES = frozenset({"copy", "fill"})  # operators that are not pointwise and hav
 
 
 @dataclass(frozen=True)
-class Ends:
+class JointSignature:
     """Inputs and outputs of the joint graph: results, gradients, new values of buffers."""
 
     outputs: tuple[tuple[Any, Any], ...]
@@ -37,7 +37,7 @@ class Ends:
     placeholder_of: dict[Any, Any]  # descriptor → placeholder
 
 
-def ends_of(joint: Any) -> Ends:
+def signature_of(joint: Any) -> JointSignature:
     """Return the inputs and outputs of ``joint``, a ``GraphModule``, with their meaning."""
     end = next(node for node in joint.graph.nodes if node.op == "output")
     placeholders = {node.meta.get("desc"): node for node in joint.graph.nodes if node.op == "placeholder"}
@@ -52,7 +52,7 @@ def ends_of(joint: Any) -> Ends:
         if isinstance(descriptor, descriptors.PlainAOTOutput):
             plain[descriptor.idx] = node
         outputs.append((node, getattr(descriptor, "grad_of", None)))
-    return Ends(tuple(outputs), plain, mutations, placeholders)
+    return JointSignature(tuple(outputs), plain, mutations, placeholders)
 
 
 def written_part(node: Any) -> tuple[Any, bool]:

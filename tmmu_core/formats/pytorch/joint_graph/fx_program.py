@@ -91,8 +91,7 @@ class RebuiltProgram:
     def _run(self, body: Body, values: dict[str, Any]) -> None:
         for operation in body.nodes:
             op = pt2_operators.operator(operation.target)
-            arguments = (*operation.outputs, *(each.arg for each in operation.inputs))
-            kinds = {kind for value in arguments for kind in value}
+            kinds = {kind for value in (*operation.outputs, *(each.arg for each in operation.inputs)) for kind in value}
             if op.name in pt2_operators.NO_BYTES or kinds.isdisjoint(TENSOR_KINDS):
                 continue
             pairs = [(each, self._argument(each.arg, values)) for each in operation.inputs]
@@ -105,8 +104,7 @@ class RebuiltProgram:
             outputs = operation.outputs
             if len(outputs) == 1 and "as_tensors" in outputs[0]:
                 outputs = tuple([{"as_tensor": each} for each in outputs[0]["as_tensors"]])
-            results = result if isinstance(result, (list, tuple)) else [result]
-            for output, each in zip(outputs, results, strict=False):
+            for output, each in zip(outputs, result if isinstance(result, (list, tuple)) else [result], strict=False):
                 tensor = output.get("as_tensor") or (output.get("as_optional_tensor") or {}).get("as_tensor")
                 if tensor is not None:
                     values[tensor["name"]] = each

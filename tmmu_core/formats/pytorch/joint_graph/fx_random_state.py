@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 
-FIRST_SEED = 0x7E57_5EED  # First seed of a trace. A forward pass is unlikely to set it.
+FIRST_SEED = 0x7E57_5EED  # first seed of a trace; a forward pass is unlikely to set it
 
 
 def default_generators() -> tuple[torch.Generator, ...]:
@@ -32,7 +32,7 @@ def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
 
 
 class RejectSeeding(TorchFunctionMode):
-    """Mode that raises ``UnreadableInput`` if code sets a default generator: at the next operator, or at exit.
+    """Mode that raises ``UnreadableInput`` if code sets the state of a default generator, at the next operator or exit.
 
     The mode sets a new seed at each operator, so it also detects code that restores an earlier state. The seeds change
     no result, because a trace draws no numbers.

@@ -278,8 +278,7 @@ def _refuse_state(module: Any, changed: Mapping[str, tuple[Any, Any]], name: str
 
 def reads_state(paths: Iterable[str], name: str) -> UnreadableInput:
     """Return the error of a module whose step reads attributes that it sets for the next step."""
-    names = ", ".join(map(repr, paths))
-    what = f"the forward pass reads values that it sets for the next step: attribute {names}."
+    what = f"the forward pass reads values that it sets for the next step: attribute {', '.join(map(repr, paths))}."
     return UnreadableInput(what, "Make it a tensor in a buffer: register_buffer in __init__.", source=name)
 
 

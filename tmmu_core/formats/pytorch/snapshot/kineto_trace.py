@@ -73,8 +73,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     selected = [(event, args) for event, args in memory_events if (args.device_type, args.device) == chosen]
     others = ", ".join(f"{_device_name(*each)} (peak {peak:,} bytes)" for each, peak in peaks.items() if each != chosen)
     notes = [f"{_device_name(*chosen)} is shown; the trace also has {others}"] if others else []
-    stacks = _stacks_at([event for event, _ in selected], events)
-    return _instance([args for _, args in selected], stacks, name, notes)
+    return _instance([args for _, args in selected], _stacks_at([event for event, _ in selected], events), name, notes)
 
 
 def _device_name(device_type: int, number: int) -> str:
@@ -140,6 +139,5 @@ def _frame(name: str) -> dict[str, Any] | None:
     if name.startswith("Optimizer."):
         return {"filename": "/torch/optim/optimizer.py", "line": 0, "name": name.partition("#")[0].partition(".")[2]}
     if name.startswith("autograd::engine::evaluate_function: "):
-        node = name.rpartition(": ")[2]
-        return {"filename": "??", "line": 0, "name": f"torch::autograd::Engine {node}::apply"}
+        return {"filename": "??", "line": 0, "name": f"torch::autograd::Engine {name.rpartition(': ')[2]}::apply"}
     return {"filename": "??", "line": 0, "name": f"at::_ops::{name[6:]}"} if name.startswith("aten::") else None

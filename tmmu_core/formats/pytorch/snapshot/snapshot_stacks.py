@@ -46,7 +46,7 @@ class Stacks:
         self._row_of: dict[Any, int] = {}
 
     def row(self, frames: Any) -> int:
-        """Return the row of a stack. ``frames``: ``None``, ``msgspec.Raw``, or dicts in a list that stays in memory."""
+        """Return a stack's row. ``frames``: ``None``, ``msgspec.Raw``, or dicts in a list that the caller keeps."""
         if frames is None:
             return 0
         is_json = isinstance(frames, msgspec.Raw)
