@@ -34,10 +34,8 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     ``lowest``). ``free_list`` means the fit ``lowest`` in birth order, whatever ``order`` is. Raises
     ``AllocationOverflow`` for an end past 2^64 − 1.
     """
-    fit = choice_option(options, "fit", "lowest", FITS)
-    order = choice_option(options, "order", "size", ORDERS)
-    if fit == "free_list":
-        order = "birth"
+    fit, order = choice_option(options, "fit", "lowest", FITS), choice_option(options, "order", "size", ORDERS)
+    order = "birth" if fit == "free_list" else order
     cols = columns(problem)
     offset = place(cols, sorted_storages(cols, order), fit)
     return Packing(offset_column(cols, offset), notes={"order": order, "fit": fit})
