@@ -171,11 +171,8 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
     members: dict[int, list[int]] = {}
     for row in np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1).tolist():
         members.setdefault(int(storages.head[plan.storage[row]]), []).append(row)
-    handoffs = [
-        (step, plan.row_of[source], plan.row_of[target])
-        for (step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
-        if taken and source in plan.row_of and target in plan.row_of
-    ]
+    taken = [handoff for handoff, is_taken in zip(plan.handoffs, plan.taken, strict=True) if is_taken]
+    handoffs = [(t, plan.row_of[x], plan.row_of[y]) for t, x, y in taken if x in plan.row_of and y in plan.row_of]
     reuses = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(original)[:MOST_REUSES]]
     ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
     return {

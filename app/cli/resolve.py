@@ -36,12 +36,8 @@ if TYPE_CHECKING:
 
 MAX_FINDINGS = 5  # maximum number of findings that commands other than tmmu verify print
 
-OPERATORS = {
-    "apply": "UML_OS.TMMU.ApplyPlan_v1",
-    "checkpoint": "UML_OS.TMMU.PlanMemory_v2",
-    "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
-    "record": "UML_OS.TMMU.PlanMemory_v2",
-}
+OPERATORS = dict.fromkeys(("checkpoint", "record"), "UML_OS.TMMU.PlanMemory_v2")
+OPERATORS |= {"apply": "UML_OS.TMMU.ApplyPlan_v1", "export": "UML_OS.TMMU.MapToVirtualAddresses_v1"}
 """Command → operator of the specification, for the error about an invalid plan."""
 
 

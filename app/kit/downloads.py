@@ -75,11 +75,8 @@ def command_files(shown: Shown) -> dict[str, bytes]:
     if shown.opened.plan is not None:
         return {}
     request = _command_request(shown)
-    return {
-        file: json.dumps(getattr(request, name), indent=2).encode() + b"\n"
-        for name, file in COMMAND_FILES.items()
-        if name in option_texts(request)
-    }
+    value_of = {file: getattr(request, name) for name, file in COMMAND_FILES.items() if name in option_texts(request)}
+    return {file: json.dumps(value, indent=2).encode() + b"\n" for file, value in value_of.items()}
 
 
 def _command_request(shown: Shown) -> PlanRequest:

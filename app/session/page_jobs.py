@@ -108,10 +108,8 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
         spec = spec_of(choice.shard)
         world = read_spec(spec).world_size
         if world > MOST_RANKS:
-            raise Misuse(
-                f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}.",
-                "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.",
-            )
+            what = f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}."
+            raise Misuse(what, "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.")
         whole, opened = opened_at(choice.unsharded())
         request = requested(whole, opened).but(shard_spec=spec)
         return job_table().run_task(progress, tasks.ranks, planning_input(opened), request)

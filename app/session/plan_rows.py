@@ -105,9 +105,7 @@ def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]
     return [(plan.row_of[names[storages.head[k]]], int(uses.last_use[k]), int(uses.previous_use[k])) for k in selected]
 
 
-def buffers_in_range(
-    shown: Shown, span: tuple[int, int], arena: str
-) -> tuple[list[tuple[int, int, int]], tuple[int, int]]:
+def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> tuple[list[tuple[int, ...]], tuple[int, int]]:
     """Return the live buffers of an arena in a half-open range of steps, and ``(peak bytes, peak step)`` in the range.
 
     A buffer is ``(row of its first tensor, bytes, live steps in the range)``; most bytes × steps first.
@@ -115,7 +113,8 @@ def buffers_in_range(
     s, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
     live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
-    rows = list(zip(s.head[live].tolist(), s.size[live].tolist(), live_steps[live].tolist(), strict=True))
+    columns = (s.head[live], s.size[live], live_steps[live])
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
     rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
     # The curve has a point for each change of the live bytes. The point that applies at ``first`` may be before it.
     points = curve_points_of(shown.plan)

@@ -40,11 +40,8 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
     def split(mesh_axis: str, axis: int = 0) -> dict[str, Any]:
         return {"axis": axis, "mesh": mesh_axis}
 
-    rules = [
-        {"match": pattern, **split("tp", axis)}
-        for pattern, axis in MEGATRON
-        if any(fnmatchcase(name, pattern) for name in ids)
-    ]
+    matching = [(pattern, axis) for pattern, axis in MEGATRON if any(fnmatchcase(name, pattern) for name in ids)]
+    rules = [{"match": pattern, **split("tp", axis)} for pattern, axis in matching]
     weight_rules: dict[str, Any] = {"rules": rules} if rules else {}
     tensor_parallel: dict[str, Any] = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
     tensor_parallel |= {"activations": "follow", "gradients": "follow"}

@@ -91,15 +91,8 @@ NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {  # field â†
 }
 
 WALKS = ("model", "around")
-_ALLOWED_VALUES: dict[str, tuple[str, ...]] = {
-    "mode": MODES,
-    "preset": PRESETS,
-    "view": VIEWS,
-    "tab": TABS,
-    "colour": COLOURS,
-    "walk": WALKS,
-    "swapped": ("0", "1"),
-}
+_ALLOWED_VALUES: dict[str, tuple[str, ...]] = {"mode": MODES, "preset": PRESETS, "view": VIEWS, "tab": TABS}
+_ALLOWED_VALUES |= {"colour": COLOURS, "walk": WALKS, "swapped": ("0", "1")}
 
 
 def to_query(choice: Choice) -> dict[str, str]:

@@ -87,7 +87,7 @@ def gate_command(
         after = resolve_with_graph(plan, graph, request)[0]
         after.complete_plan()
     before = None if options.baseline is None else resolve.resolve_side(options.baseline, request, store, after.plan)
-    checks = _checks(limits, after, before, allow_incomplete=options.allow_incomplete)
+    checks = _checks(limits, after, before, options.allow_incomplete)
     if before is not None and not after.ignored:  # no warning about unused options: the candidate uses them
         before = replace(before, ignored=())
     if out is not None:
@@ -103,9 +103,7 @@ def _option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _checks(
-    limits: Sequence[core.Limit], after: Resolved, before: Resolved | None, *, allow_incomplete: bool
-) -> list[Check]:
+def _checks(limits: list[core.Limit], after: Resolved, before: Resolved | None, allow_incomplete: bool) -> list[Check]:
     """Return the checks of the verdicts and of completeness. If all of these pass, add the checks of the limits."""
     plan = after.plan
     checks: list[Check] = []

@@ -250,8 +250,6 @@ def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
 
 def _causes_record(cause: GrowthCauses, limit: int) -> dict[str, Any]:
     figures = ("arena", "extent_bytes", "peak_bytes", "peak_steps", "grown_bytes", "slack_bytes")
-    return {
-        **{name: getattr(cause, name) for name in figures},
-        "tensors": [{**vars(share), "grown_bytes": share.grown_bytes} for share in cause.shares[:limit]],
-        "changed_tensors": len(cause.shares),
-    }
+    tensors = [{**vars(share), "grown_bytes": share.grown_bytes} for share in cause.shares[:limit]]
+    record = {name: getattr(cause, name) for name in figures}
+    return record | {"tensors": tensors, "changed_tensors": len(cause.shares)}

@@ -18,12 +18,11 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.plan_notes import SearchPoint
 
 T = TypeVar("T")
+Cancel = Callable[[Job[Any]], None]  # callback of a stop button
 REFRESH = 0.5  # seconds between two updates of the progress
 
 
-def progress(
-    job: Job[Any], title: str, *, follow: bool = False, cancel: Callable[[Job[Any]], None] | None = None
-) -> None:
+def progress(job: Job[Any], title: str, *, follow: bool = False, cancel: Cancel | None = None) -> None:
     """Draw the progress of a job, its best result, its time and a stop button; rerun the page when the job ends.
 
     ``follow``: also rerun the page after each part of the work. ``cancel``: callback of the stop button; without it,

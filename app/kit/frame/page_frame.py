@@ -1,6 +1,5 @@
 """The frame of every page: toolbar, error cards, and the headline of the plan or its progress."""
 
-from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -105,9 +104,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
     st.stop()
 
 
-def _progress(
-    job: Job[Any], title: str, shows_last_plan: bool, cancel: Callable[[Job[Any]], None] | None = None
-) -> Shown:
+def _progress(job: Job[Any], title: str, shows_last_plan: bool, cancel: long_work.Cancel | None = None) -> Shown:
     """Draw the progress of a job. Return the last valid plan (see :func:`draw`), or draw placeholders and stop."""
     state.write_link()  # a reload of the page continues with this file
     long_work.progress(job, title, cancel=cancel)

@@ -31,13 +31,8 @@ def page() -> None:
         report(shown, stem)
         _pictures(shown)
         is_over = bool(over_limits(shown.plan, shown.choice.budget))
-        note = (
-            "writes no plan: this plan exceeds its limits"
-            if is_over
-            else "verifies this plan"
-            if shown.opened.plan is not None
-            else "reproduces this plan exactly"
-        )
+        note = "verifies this plan" if shown.opened.plan is not None else "reproduces this plan exactly"
+        note = "writes no plan: this plan exceeds its limits" if is_over else note
         st.html(markup.heading("Command line", note))
         command = downloads.command(shown, BEFORE_OPTION)
         st.code(command, language="bash", wrap_lines=True)

@@ -51,11 +51,8 @@ def draw(shown: Shown, key: str = "walk") -> None:
         opened, closed = graph_levels.move_path(path, state.choice().opened, state.choice().closed)
         state.choose(opened=opened, closed=closed)
 
-    callbacks: dict[str, Any] = {
-        "select": lambda name: state.choose(selected=str(name)),
-        "open": lambda path: _open_all((str(path),)),
-        "close": close,
-    }
+    callbacks: dict[str, Any] = {"select": lambda name: state.choose(selected=str(name)), "close": close}
+    callbacks["open"] = lambda path: _open_all((str(path),))
     component, on_event = controls.canvas_component(GRAPH), state.listeners(key, callbacks)
     component(key=key, data=drawing(scene), height="content", **on_event)
 

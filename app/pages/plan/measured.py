@@ -34,10 +34,8 @@ def draw(shown: Shown) -> None:
         draw_chart(fig, f"measured.{shown.key}")
         texts = [numbers.full_bytes(size) for size in (runtime_bytes, plan_bytes, bound)]
         st.caption(f"{measured.runtime}: {texts[0]}; plan of {PLANNER}: {texts[1]}; lower bound {texts[2]}.")
-        items = "".join(
-            f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(cause)}</li>"
-            for cause, size in measured.difference()
-        )
+        amounts = [(cause, ("−" if n < 0 else "+") + numbers.full_bytes(abs(n))) for cause, n in measured.difference()]
+        items = "".join(f"<li><b>{amount}</b> {markup.esc(cause)}</li>" for cause, amount in amounts)
         st.html(f'<div class="tm">Difference from the lower bound:<ul>{items}</ul></div>')
 
 

@@ -70,16 +70,13 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     """Return the proof of the reuse cost's lower bound: a title, then a text per group of buffers; [] for none."""
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
-    texts = (
-        [f"Lower bound {bound}: the least costs of colocated buffers and of these groups of buffers:"] if groups else []
-    )
+    title = f"Lower bound {bound}: the least costs of colocated buffers and of these groups of buffers:"
+    texts = [title] if groups else []
     for names in groups:
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
         listed = numbers.some([numbers.shortened(name, 20) for name in names])
-        texts.append(
-            f"{numbers.count(len(names), 'buffer')} with {numbers.short_bytes(size)} in total do not fit into "
-            f"{capacity} without a cost: {listed}"
-        )
+        buffers = f"{numbers.count(len(names), 'buffer')} with {numbers.short_bytes(size)} in total"
+        texts.append(f"{buffers} do not fit into {capacity} without a cost: {listed}")
     return texts
 
 

@@ -53,9 +53,7 @@ def prepare() -> None:
         forkserver.ensure_running()
 
 
-def run(
-    task: Task, arguments: tuple[Any, ...], progress: Progress, found: Callable[[Any], None] = lambda _: None
-) -> Any:
+def run(task: Task, arguments: tuple[Any, ...], progress: Progress, found: Callable[[Any], None]) -> Any:
     """Run a task in a worker and return its result, or raise its error.
 
     ``progress`` is called repeatedly. If it returns ``False``, the task is stopped and returns its best result. If it
@@ -69,10 +67,8 @@ def run(
         worker_end.close()
         kind, value = _relay(connection, progress, found)
     except (EOFError, OSError) as error:
-        raise TaskNotFinished(
-            "the worker process ended without a result: it was killed, or it needed more memory than its limit.",
-            f"Raise the limit with {WORKER_BYTES.variable}=BYTES.",
-        ) from error
+        what = "the worker process ended without a result: it was killed, or it needed more memory than its limit."
+        raise TaskNotFinished(what, f"Raise the limit with {WORKER_BYTES.variable}=BYTES.") from error
     finally:
         connection.close()
         if process.pid is not None:
