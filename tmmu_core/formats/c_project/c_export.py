@@ -152,10 +152,8 @@ def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
             f"const uint8_t {name.blob}[{max(blob.size, 1)}u] = {{\n"
         )
         yield start.encode()
-        data = b"".join(blob.chunks()) or b"\0"
-        yield from (
-            f"    0x{data[k : k + 16].hex(',').replace(',', ',0x')},\n".encode() for k in range(0, len(data), 16)
-        )
+        raw = b"".join(blob.chunks()) or b"\0"
+        yield from (f"    0x{raw[k : k + 16].hex(',').replace(',', ',0x')},\n".encode() for k in range(0, len(raw), 16))
         yield b"};\n"
 
 

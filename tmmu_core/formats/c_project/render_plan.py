@@ -204,9 +204,8 @@ def _role(plan: Plan, rows: list[int], constants: Constants) -> str:
         return "constant"
     if not rows or any(plan.birth[i] or plan.death[i] != plan.steps for i in rows):
         return "scratch"
-    has_bytes = all(
-        plan.tensor_ids[i] in constants or plan.base_tensor_uids[i] is not None or not plan.size[i] for i in rows
-    )
+    unknown = [i for i in rows if plan.tensor_ids[i] not in constants and plan.base_tensor_uids[i] is None]
+    has_bytes = not plan.size[unknown].any()
     return "constant" if has_bytes and roles <= {"parameter", "constant", "buffer"} else "persistent"
 
 

@@ -103,7 +103,7 @@ class ModelFile:
         named = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
         self.dtypes = LATER_TYPES | named
         self.found: dict[int, Subgraph] = {}
-        self.counted = 0  # number of operands, dimensions and characters that were read so far
+        self.counted = 0  # number of operands, dimensions and letters that were read so far
 
     def label(self, number: int) -> str:
         """Return the name of a subgraph, or ``subgraph_<number>``. Raises ``UnreadableInput`` for an unknown one."""

@@ -19,12 +19,10 @@ from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, 
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
-_NUMBER = r"(\d{1,19})"
-_PLAN = re.compile(
-    rf"\(id={_NUMBER}\): size={_NUMBER}, offset={_NUMBER}, first_used={_NUMBER},? last_used={_NUMBER}", re.A
-)
-_ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) {_NUMBER} bytes", re.A)
-_KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMBER} bytes", re.A)
+_INT = r"(\d{1,19})"
+_PLAN = re.compile(rf"\(id={_INT}\): size={_INT}, offset={_INT}, first_used={_INT},? last_used={_INT}", re.A)
+_ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) {_INT} bytes", re.A)
+_KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_INT} bytes", re.A)
 
 
 def refusal(data: bytes) -> str:

@@ -55,11 +55,8 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def _live_ranges(buffers: _Buffers) -> list[LiveRange]:
-    return [
-        LiveRange("+".join(dict.fromkeys(names)), first, last + 1, size, address)
-        for (first, last, address, size), names in buffers.items()
-        if size
-    ]
+    named = [(*place, "+".join(dict.fromkeys(names))) for place, names in buffers.items()]
+    return [LiveRange(name, first, last + 1, size, address) for first, last, address, size, name in named if size]
 
 
 def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:

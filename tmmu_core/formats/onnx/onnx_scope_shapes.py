@@ -143,12 +143,8 @@ def _close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredShape
         yield buffer, shape_of(output)
 
 
-_RULES: dict[str, Any] = {
-    "If.close": _if_close,
-    "Scan.next": _next,
-    **dict.fromkeys(("Loop.open", "Scan.open"), _open),
-    **dict.fromkeys(("Loop.close", "Scan.close"), _close),
-}
+_RULES: dict[str, Any] = {"If.close": _if_close, "Scan.next": _next, "Loop.open": _open, "Scan.open": _open}
+_RULES |= {"Loop.close": _close, "Scan.close": _close}
 
 
 def _from_front(axis: int, rank: int) -> int | None:
@@ -159,11 +155,8 @@ def _from_front(axis: int, rank: int) -> int | None:
 def without_dead_branches(flat: Flat, values: Values) -> Flat:
     """Return the model without the branches that never run. ``values``: condition → its value, if it is known."""
     nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
-    taken = {  # scope of an If → the condition
-        origin.scope: bool(values[node.input[0]].all())
-        for node, origin in nodes
-        if is_scope(node, "If.close") and node.input[0] in values
-    }
+    closings = [(node, origin) for node, origin in nodes if is_scope(node, "If.close") and node.input[0] in values]
+    taken = {origin.scope: bool(values[node.input[0]].all()) for node, origin in closings}  # scope of an If → condition
     dead = {f"{scope}/{'else' if condition else 'then'}" for scope, condition in taken.items()}
     if not dead:
         return flat

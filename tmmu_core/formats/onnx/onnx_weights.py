@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import TensorProto, numpy_helper
+from onnx import ModelProto, TensorProto, numpy_helper
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import evaluate, shape_result
@@ -30,7 +29,7 @@ TAG = "tmmu.bytes:"  # prefix of the documentation string that identifies a tens
 def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Constants:
     """Return the constants of ``graph``. ``data``: the model; ``path``: its file. Raises ``UnreadableInput``."""
     try:
-        model = onnx.ModelProto.FromString(bytes(data))
+        model = ModelProto.FromString(bytes(data))
     except DecodeError as error:
         raise _damaged(name) from error
     check_weight_paths(model)
@@ -44,9 +43,7 @@ def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Con
 
 
 class _ConstantReader:
-    def __init__(
-        self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, path: Path | None, name: str
-    ) -> None:
+    def __init__(self, flat: ModelProto, stored: list[TensorProto], graph: Graph, path: Path | None, name: str) -> None:
         self.stored = stored  # the model's tensors, at the index in their tag
         self.path, self.name = path, name
         self.opsets = list(flat.opset_import)

@@ -30,10 +30,8 @@ PLAN_AGAIN = "Plan again."
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
 """Figures whose sums over all arenas must fit into 64 bits."""
 
-NUMBERS: dict[str, Any] = {
-    **dict.fromkeys(("logical_slot", "birth", "death", "generation"), np.int64),
-    **dict.fromkeys(("offset_bytes", "size_bytes", "alignment"), np.uint64),
-}
+NUMBERS: dict[str, Any] = dict.fromkeys(("logical_slot", "birth", "death", "generation"), np.int64)
+NUMBERS |= dict.fromkeys(("offset_bytes", "size_bytes", "alignment"), np.uint64)
 """Field of a row that is a number → the type of its column."""
 
 Ratio = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]

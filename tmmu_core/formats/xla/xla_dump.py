@@ -127,7 +127,7 @@ def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOr
     base = 0
     omitted: list[int] = []  # bytes of each allocation without live ranges
     for allocation in allocations:
-        own = list(_buffers_of(allocation, ranges, base, steps))
+        own = list(_buffers(allocation, ranges, base, steps))
         if not own:
             omitted.append(allocation.size)
             continue
@@ -211,9 +211,7 @@ def _numbers(*digits: str) -> tuple[int, int]:
     return first, second
 
 
-def _buffers_of(
-    allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: int, steps: int
-) -> Iterator[Buffer]:
+def _buffers(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: int, steps: int) -> Iterator[Buffer]:
     known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
     is_constant, is_parameter = (trait in allocation.traits for trait in (", constant", ", parameter "))
     may_live_out = "maybe-live-out" in allocation.traits

@@ -114,9 +114,7 @@ FLOWS: dict[str, Flow] = {
 """Operator of ``torch.ops.higher_order`` → its kind. Bodies of others (``associative_scan``) are not planned."""
 
 
-def matches(
-    flow: Flow, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
-) -> bool:
+def matches(flow: Flow, groups: Sequence[Sequence[str]], inputs: list[int], outputs: list[int], results: int) -> bool:
     """Return whether operand ``groups`` and ``results`` match the number of ``inputs`` and ``outputs`` per body."""
     groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
     if flow != "call" and (len(groups), len(inputs)) != groups_and_bodies[flow]:
@@ -125,7 +123,7 @@ def matches(
     body_outputs = [1, results] if flow == "loop" else [results] * len(inputs)  # the first: a condition
     states = len(groups[0]) if groups else 0
     match_results = {"loop": states == results, "scan": states <= results}.get(flow, True)
-    return list(inputs) == [arguments] * len(inputs) and list(outputs) == body_outputs and match_results
+    return inputs == [arguments] * len(inputs) and outputs == body_outputs and match_results
 
 
 def flatten_bodies(

@@ -228,12 +228,9 @@ class JointReader(torch.fx.Interpreter):
         layout = self.storages[storage._cdata][1]
         if layout is None or self.tensors[draft.outputs[0]].view is not None:
             return "none"
-        pairs = [
-            (i, 0)
-            for i, leaf in enumerate(operands[:1] if is_changed_copy else operands)
-            if _layout_of(leaf) == layout and int(leaf.untyped_storage().nbytes()) == int(storage.nbytes())
-        ]
-        return tuple(pairs) or "none"
+        leaves, size = operands[:1] if is_changed_copy else operands, int(storage.nbytes())
+        is_equal = [_layout_of(leaf) == layout and int(leaf.untyped_storage().nbytes()) == size for leaf in leaves]
+        return tuple((i, 0) for i, has_layout in enumerate(is_equal) if has_layout) or "none"
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
         """Declare an in-place write for each buffer whose new value an operator computes from the old one."""
@@ -355,11 +352,8 @@ class JointReader(torch.fx.Interpreter):
         if not others and (is_shared or not has_strides_of(first, self.value_of[parameter])):
             return self._add_gradient(f"{parameter}.grad_copy", "clone", parameter, [total], "none")
         for name, value in others:
-            pairs = tuple(
-                (i, 0)
-                for i, each in enumerate((first, value))
-                if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _layout_of(each).dense_bytes
-            )
+            is_whole = [int(each.untyped_storage().nbytes()) == _layout_of(each).dense_bytes for each in (first, value)]
+            pairs = tuple((i, 0) for i, each in enumerate((first, value)) if is_whole[i] and each.is_contiguous())
             total = self._add_gradient(f"{parameter}.grad_sum", "add.Tensor", parameter, [total, name], pairs or "none")
         return total
 

@@ -79,11 +79,7 @@ class RebuiltProgram:
     @property
     def is_loss(self) -> bool:
         """Whether the only result is a floating-point scalar, and a parameter needs a gradient."""
-        if (
-            len(self.returned) != 1
-            or not self.returned[0]
-            or not any(p.requires_grad for p in self.module.parameters())
-        ):
+        if not (any(self.returned[:1]) and any(p.requires_grad for p in self.module.parameters())) or self.returned[1:]:
             return False
         meta = self.program.graph.tensor_values[self.returned[0]]
         return not meta.sizes and _dtype(meta.dtype).is_floating_point

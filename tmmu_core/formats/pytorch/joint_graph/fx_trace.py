@@ -257,10 +257,8 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
                     with torch.no_grad():
                         old.copy_(new)
         observed.changed.update({path.removeprefix("module."): values for path, values in changed.items()})
-        observed.result_bytes = tuple(
-            each.numel() * each.element_size() if isinstance(each, torch.Tensor) and each.requires_grad else 0
-            for each in tree_leaves(result)
-        )
+        leaves = [(leaf, _has_gradient(leaf)) for leaf in tree_leaves(result)]
+        observed.result_bytes = tuple(leaf.numel() * leaf.element_size() if needs else 0 for leaf, needs in leaves)
         return result
 
     module.forward = forward

@@ -190,10 +190,8 @@ def _notes(found: History) -> Iterator[str]:
         yield f"{events.repeated_frees:,} frees of blocks that are already free are omitted"
     failed = np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM)
     for at in failed[:1].tolist():
-        yield (
-            f"{len(failed):,} allocations failed; the first, at step {int(events.step[at]):,}, requested "
-            f"{short_bytes(events.size[at])} with {short_bytes(events.addr[at])} free"
-        )
+        step, requested, free = int(events.step[at]), short_bytes(events.size[at]), short_bytes(events.addr[at])
+        yield f"{len(failed):,} allocations failed; the first, at step {step:,}, requested {requested} with {free} free"
 
 
 PARAMETERS, GRADIENTS, STATES, ACTIVATIONS, OTHERS = range(len(CATEGORIES))
