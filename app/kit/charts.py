@@ -106,10 +106,8 @@ def search_course(points: Sequence[SearchPoint], nodes: int, *, height: int = 22
     first_nodes = min((point.nodes for point in points if point.nodes), default=1)
     start, end = max(first_nodes // 2, 1), max(nodes, *(point.nodes for point in points), first_nodes + 1)
     x = [max(point.nodes, start) for point in points] + [end]
-    for name, colour, dash, values in (
-        ("arena size", LIVE, "solid", [point.extent for point in points]),
-        ("proven bound", LINE, "dash", [point.bound for point in points]),
-    ):
+    for name, colour, dash, field in (("arena size", LIVE, "solid", "extent"), ("proven bound", LINE, "dash", "bound")):
+        values = [getattr(point, field) for point in points]
         hover = f"{name} after %{{x:,d}} search nodes: %{{customdata}}"
         add_curve(fig, x, [*values, values[-1]], name, colour, dash=dash, hover=hover)
     largest, smallest = points[0].extent, points[0].bound

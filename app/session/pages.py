@@ -1,8 +1,7 @@
 """The table of pages, in the order of the navigation."""
 
 PAGES = tuple((name, name.capitalize()) for name in ("plan", "fix", "compare", "graph", "scale", "export"))
-"""``(name, title)`` of each page. ``name`` is its folder in ``app/pages/`` and its address, except that the address of
-the first page is ``/``."""
+"""``(name, title)`` of each page. ``name``: its folder in ``app/pages/``, and its address (first page: ``/``)."""
 
 FIRST = PAGES[0][0]
 MOVED = {  # address of a view, or old address of a page → (page, view); "": the first view of the page

@@ -13,8 +13,7 @@ CATEGORIES = (
 )
 """Colours of operators, arenas and groups. Colours close to the orange of bytes over a limit come last."""
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
-"""Colours of layers and slots, used in turn: equal chroma, consecutive hues 107° apart, and no hue close to the orange
-of bytes over a limit."""
+"""Colours of layers and slots, used in turn: equal chroma, consecutive hues 107° apart, none close to orange."""
 OTHER = "#8A8F98"
 ROLE_COLOURS = {
     "activation": "#0072B2",
