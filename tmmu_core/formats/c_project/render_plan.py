@@ -167,10 +167,8 @@ def build_render_plan(
     arenas = sorted(regions, key=lambda region: (ROLES.index(region.role), region.memory))
     arenas = [replace(arena, region_id=region_id) for region_id, arena in enumerate(arenas)]
     region_of = {arena.name: arena.region_id for arena in arenas}
-    tensors = tuple(
-        RenderTensor(row.tensor_id, region_of[row.arena], row.offset_bytes, row.size_bytes, row.alignment)
-        for row in plan.rows()
-    )
+    rows = [(r.tensor_id, region_of[r.arena], r.offset_bytes, r.size_bytes, r.alignment) for r in plan.rows()]
+    tensors = tuple(RenderTensor(*row) for row in rows)
     for tensor in tensors:
         size, end = arenas[tensor.region_id].size, tensor.offset + tensor.size
         if end > size:

@@ -186,9 +186,8 @@ class Comparison:
 
 
 _PATHS_BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
-_ROW_FIELDS = tuple(
-    sorted(TensorRow.__dataclass_fields__, key=lambda name: (name in ("logical_slot", "generation"), name != "arena"))
-)
+_LAST = ("logical_slot", "generation")
+_ROW_FIELDS = tuple(sorted(TensorRow.__dataclass_fields__, key=lambda name: (name in _LAST, name != "arena")))
 """Fields in reporting order: the arena first, the slot number last, because it depends on the planner."""
 
 

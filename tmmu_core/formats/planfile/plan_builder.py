@@ -44,9 +44,8 @@ _KIND_OF: dict[Any, tuple[str, ...]] = {
     dict[str, Count]: ("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"),
 }
 """Type → metrics of this type (``metrics.plan_metrics``)."""
-_Metrics = msgspec.defstruct(
-    "_Metrics", [(name, kind | msgspec.UnsetType, msgspec.UNSET) for kind, names in _KIND_OF.items() for name in names]
-)
+_FIELDS = [(name, kind | msgspec.UnsetType, msgspec.UNSET) for kind, names in _KIND_OF.items() for name in names]
+_Metrics = msgspec.defstruct("_Metrics", _FIELDS)
 
 
 class _Spill(msgspec.Struct):

@@ -1,7 +1,6 @@
 """Write and read the trace of an allocation run (TMMU v2 §7): a header, a record per tensor, a summary.
 
-Traces are deterministic: they contain no time, so golden traces can be compared byte by byte. The encoding is JSON
-lines or a CBOR sequence::
+A trace contains no time, so equal plans have equal bytes. The encoding is JSON lines or a CBOR sequence::
 
     allocation_header   hashes, mode, token, arenas (configuration and figures), execution order
     tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (bytes of the tensor),
