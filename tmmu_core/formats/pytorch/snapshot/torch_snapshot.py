@@ -11,7 +11,7 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 its stack (:func:`.snapshot_stacks.label`).
 
 The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
-stack, its live range and its size. If stacks have phases, one in the trace without a stack is of the backward pass.
+stack, its live range and its size. In a trace with phases, an allocation without a stack is of the backward pass.
 """
 
 from collections import Counter
