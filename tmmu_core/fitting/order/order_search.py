@@ -43,7 +43,6 @@ class Ordered:
     bound: int  # lower bound of the sum of peaks over all orders
     method: str  # the method that found the order
     tried: dict[str, int]  # method → sum of the peaks in its order
-    has_full_budget: bool = True  # ``False`` if the lower bound exceeds the goal, which shortens the best-first search
 
     def record(self, method: str, order: I64) -> None:
         """Measure an order, and keep it if its peak is the lowest."""
@@ -95,7 +94,7 @@ def best_order(
         if found is not None:
             best.record("beam", found)
     if goal is not None and best.bound > goal:
-        budget, best.has_full_budget = min(budget, SHORT_BUDGET), False
+        budget = min(budget, SHORT_BUDGET)
     if best.peak > best.bound and watch("proof"):
         proven = best_first_search(
             states, best.peak, floor=floor, budget=budget, should_continue=lambda steps: watch("proof", steps, budget)

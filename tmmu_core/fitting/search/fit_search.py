@@ -34,11 +34,11 @@ from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
-MOST_TRIED = 24  # maximum number of lists of moves that are planned for one kind of move
+MOST_LISTS = 16  # maximum number of lists of moves of one kind, for progress reports
 CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
-SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
 ROUNDS = 6  # maximum number of goals, and of schedules, between the lower bound and the smallest plan
+SMALL_GRAPH = 400  # number of nodes up to which ``ROUNDS`` goals are tried; fewer for larger graphs
 CLOSE_DIVISOR = 100  # no goal is tried that is closer to the smallest plan than 1 / CLOSE_DIVISOR of its extent
 MOST_BELOW_SMALLEST = 2  # maximum number of lists of moves, those with the lowest peaks, that are planned for a goal
 
@@ -128,8 +128,6 @@ class _FitSearch:
     best: Candidate = field(init=False)
     best_in_initial_order: Candidate = field(init=False)  # the best without costly moves in the start's order
     goal: Capacity = field(init=False)  # the capacity, or a larger one in the search for the smallest plan
-    best_ordered: set[int] = field(default_factory=set)
-    """Extents of candidates with costly moves for which a search found no better order."""
 
     def __post_init__(self) -> None:
         self.goal = self.capacity
@@ -316,12 +314,10 @@ class _FitSearch:
         if self.fits(self.best) or "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Alternate order search and recomputation as long as the extent falls.
-        while not self.fits(self.best) and not self.watch.stopped and smallest.extent_bytes not in self.best_ordered:
+        while not self.fits(self.best) and not self.watch.stopped:
             order = self.best_order(smallest)
             ordered = None if order is None or order.move is None else self.planned(smallest, (order.move,))
             if ordered is None or ordered.extent_bytes >= smallest.extent_bytes:
-                if order is not None and order.ordered.has_full_budget:
-                    self.best_ordered.add(smallest.extent_bytes)
                 break
             smallest = self.recompute_or_offload(ordered)
 
@@ -379,33 +375,22 @@ class _FitSearch:
         return found
 
     def try_kind(self, base: Candidate, kind: Kind) -> Candidate:
-        """Plan lists of moves of a kind; return the cheapest candidate that fits, else the smallest one."""
-        smallest, is_small_graph = base, len(base.plan_input.graph.nodes) <= SMALL_GRAPH
-        fitting: list[Candidate] = []
-        over = 0  # bytes by which the last plan exceeds the goal
-
-        def shares() -> Iterator[int]:
-            """Yield shares of the goal. Skip those that are below it by less than half of ``over``."""
-            for share in TIGHTENED_GOALS if self.goal is self.capacity else TIGHTENED_GOALS[:1]:
-                if 2 * (1_000_000 - share) * self.goal.limit_bytes >= over * 1_000_000:
-                    yield share
-
-        lists: Iterable[tuple[Move, ...]] = self.lists_of_moves(base, kind, shares())
+        """Plan lists of moves of a kind; return the first candidate that fits, else the smallest one."""
+        shares = TIGHTENED_GOALS if self.goal is self.capacity else TIGHTENED_GOALS[:1]
+        lists: Iterable[tuple[Move, ...]] = self.lists_of_moves(base, kind, shares)
         if self.goal is not self.capacity:  # only the smallest plans count
             lists = list(lists)[-MOST_BELOW_SMALLEST:]
+        smallest = base
         for number, moves in enumerate(lists):
-            if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
+            if not self.watch(kind, number, MOST_LISTS):
                 break
             candidate = self.planned(base, moves)
             if candidate is None:
                 break
-            smallest, over = smallest_of((smallest, candidate)), self.goal.over(extents(candidate.plan))
             if self.fits(candidate):
-                fitting.append(candidate)
-                # A later list never costs less than the first one, but can cost less than its predecessor.
-                if not number or not is_small_graph:
-                    break
-        return min(fitting, key=lambda each: each.key, default=smallest)
+                return candidate
+            smallest = smallest_of((smallest, candidate))
+        return smallest
 
     def lists_of_moves(self, base: Candidate, kind: Kind, shares: Iterable[int]) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
