@@ -129,7 +129,7 @@ def partitioned(model: RecomputeModel, saved: list[str]) -> Choice:
     """
     index, storage_of = model.timeline.index, model.liveness.storage_of
     kept = {int(storage_of[index.tensor_of[name]]) for name in saved}
-    at = boundary(model, int(np.flatnonzero(~model.late).max()))
+    at = boundary(model, int(np.flatnonzero(~model.is_after_forward).max()))
     nodes = np.zeros(len(model.node_at), np.bool_)
     nodes[[int(model.producer[s]) for s in at.present.tolist() if model.droppable[s] and s not in kept]] = True
     return choice_of(model, at, nodes & (model.expires == NEVER))

@@ -389,7 +389,7 @@ def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], 
     node = lives.node[t]
     life = lives.reads[lives.read_ptr[t] + edge - model.in_ptr[node]]
     s = lives.storage[life]
-    excluded = model.saved_or_output[s] & first_life[life] & (~tables.ever[s] | model.late[tables.at[t]])
+    excluded = model.saved_or_output[s] & first_life[life] & (~tables.ever[s] | model.is_after_forward[tables.at[t]])
     permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~excluded)
     # Only a step's first permitted input is tried, even if it is too small.
     permitted = permitted[np.concatenate([[True], t[permitted][1:] != t[permitted][:-1]])[: len(permitted)]]

@@ -43,11 +43,11 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     reads = np.flatnonzero(reader <= position)
     start[model.in_idx[reads]] = reader[reads]  # the last assignment wins: edges are in order
     end = np.full(count, positions - 1, np.int64)
-    late = np.flatnonzero(reader > position)[::-1]
-    end[model.in_idx[late]] = reader[late]
+    later_reads = np.flatnonzero(reader > position)[::-1]
+    end[model.in_idx[later_reads]] = reader[later_reads]
     exists = model.starts_live | ((producer >= 0) & (producer <= position))
     read_later = np.zeros(count, np.bool_)
-    read_later[model.in_idx[late]] = True
+    read_later[model.in_idx[later_reads]] = True
     return Boundary(position, np.flatnonzero(exists), read_later & exists, end, start)
 
 

@@ -73,7 +73,7 @@ def output_bounds(start: Candidate, allowed: Allowed) -> dict[str, int]:
         always = in_arena & model.starts_live & model.stays_live
         nodes = _NodesOfArena(start, allowed, model, number, np.where(always, 0, model.size * in_arena))
         least = max(nodes.least_peak(most_before) for most_before in (1, MOST_BEFORE))
-        found[arena] = int(model.fixed[number] + model.size[always].sum() - model.spare[number]) + least
+        found[arena] = int(model.fixed[number] + model.size[always].sum() - model.padding[number]) + least
     return found
 
 

@@ -62,12 +62,12 @@ class RecomputeModel:
     arena: I64
     saved_or_output: Mask
     """Shape (storages,): whether it is saved for backward or a graph output. It is reused in place only if dropped."""
-    late: Mask  # shape (positions,): whether the node is not in the forward pass
+    is_after_forward: Mask  # shape (positions,): whether the node is not in the forward pass
     stays_live: Mask  # shape (storages,): whether it is live after the last node, as an output
     starts_live: Mask  # shape (storages,): whether it is live before the first node, as an input
     expires: I64  # shape (positions,): first position that overwrites an input of the node, else ``NEVER``
     fixed: I64  # shape (arenas,): aligned bytes of persistent storages
-    spare: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the last storage needs none
+    padding: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the last storage needs none
     state_bytes: int  # ``PlanInput.state_bytes``
     state_size: I64
     """Shape (positions,): aligned bytes of a random node's saved generator state, in the arena of its first output."""
@@ -129,7 +129,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     movable[_pinned_by_views(liveness, node_at, can_rerun & (node_flops == 0), (in_ptr, in_idx))] = False
     droppable = movable & (producer >= 0)
     droppable[droppable] = can_rerun[producer[droppable]]
-    size, fixed, spare = _aligned_sizes(liveness, config)
+    size, fixed, padding = _aligned_sizes(liveness, config)
     state_size = np.zeros(len(node_at), np.int64)
     for k in [k for k, node in enumerate(nodes) if operator_of(node.instr).is_random and out_ptr[k] < out_ptr[k + 1]]:
         alignment = config.get(liveness.arenas[storages.arena[out_idx[out_ptr[k]]]], Arena()).alignment_bytes
@@ -155,12 +155,12 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         size=size,
         arena=storages.arena.astype(np.int64),
         saved_or_output=storages_with(liveness, saved) | is_output,
-        late=np.array([node.phase != "forward" for node in nodes], np.bool_),
+        is_after_forward=np.array([node.phase != "forward" for node in nodes], np.bool_),
         stays_live=is_output,
         starts_live=starts_live,
         expires=_first_overwrites(liveness, node_at),
         fixed=fixed,
-        spare=spare,
+        padding=padding,
         state_bytes=plan_input.state_bytes,
         state_size=state_size,
     )
@@ -185,13 +185,13 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
     storages = liveness.storages
     of_arena = [config.get(name, Arena()).alignment_bytes for name in liveness.arenas]
     rows = zip(storages.size.tolist(), storages.alignment.tolist(), storages.arena.tolist(), strict=True)
-    pairs = [(nbytes, -nbytes % max(alignment, of_arena[arena])) for nbytes, alignment, arena in rows]
+    padded = [(nbytes, -nbytes % max(alignment, of_arena[arena])) for nbytes, alignment, arena in rows]
     most = MOST_BYTES // max(1, len(storages))
-    size = np.array([min(nbytes + padding, most) for nbytes, padding in pairs], np.int64)
-    fixed, spare = np.zeros((2, len(liveness.arenas)), np.int64)
+    size = np.array([min(nbytes + added, most) for nbytes, added in padded], np.int64)
+    fixed, padding = np.zeros((2, len(liveness.arenas)), np.int64)
     np.add.at(fixed, storages.arena[storages.persistent], size[storages.persistent])
-    np.maximum.at(spare, storages.arena, np.array([min(padding, most) for _, padding in pairs], np.int64))
-    return size, fixed, spare
+    np.maximum.at(padding, storages.arena, np.array([min(added, most) for _, added in padded], np.int64))
+    return size, fixed, padding
 
 
 HUB = 4  # minimum number of links of a hub; a hub does not connect its neighbours

@@ -72,7 +72,7 @@ class Search:
 
     def excess(self, found: Run) -> int:
         """Return a lower bound of the bytes by which a plan of this simulation exceeds the goal."""
-        lower_bounds = (found.peaks - self.model.spare).tolist()
+        lower_bounds = (found.peaks - self.model.padding).tolist()
         return self.over(dict(zip(self.model.liveness.arenas, lower_bounds, strict=True)))
 
     # -- cuts ----------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
 
     O(cuts · (positions + storages)) once, and O(cuts · (cuts + storages)) per mask.
     """
-    late = np.flatnonzero(model.late)
-    forward_end = min(at.position, int(late[0]) - 1 if len(late) else at.position)
+    after_forward = np.flatnonzero(model.is_after_forward)
+    forward_end = min(at.position, int(after_forward[0]) - 1 if len(after_forward) else at.position)
     in_forward = model.droppable & (model.producer <= forward_end)
     last = np.full(len(model.size), -1, np.int64)
     edges = np.flatnonzero(model.reader <= forward_end)

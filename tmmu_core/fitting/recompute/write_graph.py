@@ -244,11 +244,11 @@ class _Writer(DropWalk):
                 self._first_run(view, k)
 
     def _inputs(self, n: int, k: int) -> tuple[str, ...]:
-        late = self.phase(k) != "forward"
+        is_after_forward = self.phase(k) != "forward"
         names = []
         for i in self.index.inputs_of(n).tolist():
             names.append(self._name(i, k))
-            if late and names[-1] == self.index.tensor_ids[i]:
+            if is_after_forward and names[-1] == self.index.tensor_ids[i]:
                 self.read_late.add(i)
         return tuple(names)
 
