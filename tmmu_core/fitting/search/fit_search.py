@@ -2,13 +2,13 @@
 
 ::
 
-    initial plan ─► planner ─► order ─► in place ─► alignment ─► recompute, offload, both ─► sizes
-                    └────────── no extra cost ─────────────┘    └── cheapest that fits ──┘
+    initial plan ─► planner ─► order ─► in place ─► alignment ─► recompute, offload ─► sizes
+                    └────────── no extra cost ─────────────┘    └ cheapest that fits ┘
 
 A *candidate* is the plan after a list of moves. Each step proposes lists of moves for an earlier candidate; the planner
 plans each of them, so that no size is an estimate. The *best* candidate is the cheapest that fits, else the one that
-exceeds the capacity least. If nothing fits, combinations of recompute, offload and new orders start from the *smallest*
-candidate (least extent). The search is deterministic. If stopped, it returns the best candidate so far.
+exceeds the capacity least. If nothing fits, a search for another order starts from the *smallest* candidate (least
+extent). The search is deterministic. If stopped, it returns the best candidate so far.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -353,26 +353,17 @@ class _FitSearch:
         return None if move is None else self.planned(base, (move,))
 
     def recompute_or_offload(self, base: Candidate) -> Candidate:
-        """Recompute, offload, and combine both if neither fits alone; return the smallest candidate."""
-        kinds = [kind for kind in COSTLY if kind in self.allowed.kinds]
-        smallest: dict[Kind, Candidate] = {}
+        """Recompute, then offload if this can be cheaper; return the smallest candidate."""
+        found = [base]
         # Offload must transfer at least the excess over the goal.
         least_cost = FLOPS_PER_MOVED_BYTE * self.goal.over(extents(base.plan))
-        for kind in kinds:
+        for kind in (kind for kind in COSTLY if kind in self.allowed.kinds):
             if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= least_cost:
                 break
-            smallest[kind] = self.try_kind(base, kind)
+            found.append(self.try_kind(base, kind))
             if self.watch.stopped:
                 break
-        found = smallest_of((base, *smallest.values()))
-        if self.fits(self.best) or len(smallest) < 2:
-            return found
-        for first, second in ((kinds[0], kinds[1]), (kinds[1], kinds[0])):
-            if smallest[first] is not base and not self.watch.stopped:
-                found = smallest_of((found, self.try_kind(smallest[first], second)))
-                if self.fits(self.best):
-                    break
-        return found
+        return smallest_of(found)
 
     def try_kind(self, base: Candidate, kind: Kind) -> Candidate:
         """Plan lists of moves of a kind; return the first candidate that fits, else the smallest one."""
