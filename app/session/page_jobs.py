@@ -29,7 +29,7 @@ from tmmu_core.runtime.measure import measure_model
 
 
 def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
-    """Return the job that searches for changes with which the plan fits; ``found`` lists the candidates so far."""
+    """Return the job that searches for changes with which the plan fits; ``Job.found`` has the best plans so far."""
     return task_job("making it fit", choice, tasks.search, capacity, kinds, key=(capacity.key, kinds))
 
 
@@ -72,7 +72,7 @@ def baseline_link(choice: Choice) -> str:
 
 
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """Return the fields of the choice that open a candidate. ``choice`` becomes the baseline; its limits stay."""
+    """Return the changed fields of ``choice`` that show a candidate beside the present plan. The limits stay."""
     plan_input = candidate.plan_input
     options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # no early stop, as in the fit
     limits = {"capacities": choice.capacities, "budget": choice.budget}

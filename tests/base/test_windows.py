@@ -31,7 +31,7 @@ from app.session.work import workers
 from tests.app.session.worker_tasks import count
 if __name__ == "__main__":
     seen = []
-    print(workers.run(count, (), lambda what, done, of: seen.append(what) or done < 3) >= 3, seen[-1])
+    print(workers.run(count, (), lambda what, done, of: seen.append(what) or done < 3, print) >= 3, seen[-1])
 """
 
 

@@ -1,4 +1,4 @@
-"""Errors of the user, as a class tree (contract §5).
+"""Errors that the user can fix, as a class tree (specification, §5: "contract").
 
 ::
 
@@ -155,7 +155,7 @@ class StoreFault(TmmuError):
 class ContractError(TmmuError):
     """A clause of the contract is violated. Each subclass sets the code, and the fields that §5 requires for it.
 
-    ``t``: the step, or −1. ``operator``: the operator of the specification that failed; by default, the operator of the
+    ``t``: the step, or −1. ``operator``: the failed operation, as the specification names it; by default that of the
     class. ``diagnostics``: scalars; callers add further ones with :meth:`fill`.
     """
 

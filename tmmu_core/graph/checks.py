@@ -156,7 +156,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
 
 
 def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
-    """Raise for the cycle of views that the chain of bases of the i-th tensor reaches."""
+    """Follow the bases of the i-th tensor until one repeats, and raise for this cycle of views."""
     position: dict[int, int] = {}
     base = i
     while base not in position:

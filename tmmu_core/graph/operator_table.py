@@ -148,7 +148,7 @@ transposeconv inputs: transposeconv
 convolutionbackward inputs: convolutionbackward convolutionbackwardoverrideable
 qlinearconv inputs: qlinearconv
 attention inputs: attention scaleddotproductflashattentionforcpu
-# Operators with a dropout probability are random: the table assumes a probability > 0. The CPU operator has none.
+# Operators with dropout are random, as if the probability is > 0. On the CPU, flash attention has no dropout.
 attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductefficientattention
   scaleddotproductcudnnattention scaleddotproductattentionmathformps scaleddotproductfusedattentionoverrideable
 attentionheadslast inputs random: flashattentionforward efficientattentionforward

@@ -37,7 +37,7 @@ DEFAULT_KINDS = KINDS[:2]  # without offload: a copy to host memory is slow, and
 ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With only 1,000 search
-nodes, some packings exceed a capacity that the live bytes fit. The fit then costs up to twice the extra FLOPs."""
+nodes, some packings exceed a capacity that the live bytes fit. The fit then recomputes up to twice the FLOPs."""
 LOWER = 96  # if the allocator of a GPU cannot run a plan, the next one has at most this percentage of its extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
@@ -83,7 +83,7 @@ class TorchFit(Fit[Plan]):
 
         ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a loss, it
         returns the loss. The function accepts only inputs with the shapes and dtypes of the example inputs.
-        The plan contains gradients that exist at the time of the fit (gradient accumulation); others cause one warning.
+        The plan contains gradients that exist at the time of the fit (gradient accumulation). Others cause a warning.
         """
         return self.step.compiled(self.partition_fn, backend)
 
@@ -251,7 +251,7 @@ def largest_size(
             return _fitted(graph_at(size), capacity, allowed, report, device)
 
         def is_excluded(size: int) -> bool:
-            return fit_at(size, lambda *_: False).answer == "cannot"  # only a proof: the search stops at once
+            return fit_at(size, lambda *_: False).answer == "cannot"  # stop at once: only a bound can prove it
 
         return bisect_size(Dim(low, high), fit_at, is_excluded)
 

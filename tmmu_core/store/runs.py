@@ -1,4 +1,4 @@
-"""Labels, runs and references of the store, and the search for the run that increased an arena (iree-org/iree#15323).
+"""Recorded runs of models, references to them, and the search for the run that enlarged an arena (iree-org/iree#15323).
 
 ::
 

@@ -13,7 +13,7 @@ from tmmu_core.plans.model import Plan, rows_of_parts
 
 WITNESS, LATE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
 LAYERS_FROM = {
-    "origins": "The file names the module of each node.",
+    "origins": "The model file contains the module of each node.",
     "names": "Layers come from the node names.",
     "parameters": "Layers come from the parameter names; nodes without parameters belong to the surrounding layer.",
 }

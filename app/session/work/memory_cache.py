@@ -46,7 +46,7 @@ def _members_weight(members: Iterable[Any], count: int, seen: set[int]) -> float
 
 
 class MemoryCache:
-    """Values by key, up to ``max_bytes`` in total. A larger value than half of that counts as half."""
+    """Values by key, up to ``max_bytes`` in total. A value counts as at most half of them."""
 
     def __init__(self, max_bytes: int) -> None:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()  # key → (value, bytes)

@@ -26,7 +26,7 @@ BINARY = _words(
     "SQUARED_DIFFERENCE SUB"
 )
 """Kernels that read an element of both operands before they write this element of the result."""
-SAME_SIZE = UNARY | {"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"}  # kernels whose result has the bytes of operand 0
+SAME_SIZE = UNARY | {"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"}  # the result has the size of operand 0
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:

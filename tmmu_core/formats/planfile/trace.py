@@ -239,7 +239,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     stated = {tensor.tensor_id: tensor.bytes for tensor in tensors}
     for tensor_id, size in zip(plan.tensor_ids, _slot_bytes(plan), strict=True):
         if stated[tensor_id] not in (None, size) and not plan.remark(CHANGED):
-            what = f"the slot of {tensor_id!r} has {stated[tensor_id]} bytes, but its rows give {size}"
+            what = f"the slot of {tensor_id!r} has {stated[tensor_id]} bytes, but its tensors need {size}"
             plan = replace(plan, notes={**plan.notes, CHANGED: what})
     schemas = (header.trace_schema, header.metric_schema)
     return Trace(plan, *schemas, complete, header.tensor_count, replans, header.tensors_hash)

@@ -1,4 +1,4 @@
-"""Read the notes of a plan: warnings, the memory that ``helia`` chose for each tensor, and the search progress."""
+"""Read the notes of a plan: warnings, the memory that planner ``helia`` chose for a tensor, and the search progress."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -52,12 +52,14 @@ class Residence:
     """The memory of a storage, chosen by ``helia``, and the reason for it."""
 
     memory: str
-    decided_by: str  # ``rule 2``, ``tensor`` (the tensor's ``arena``) or ``order`` (the first memory that has room)
+    decided_by: (
+        str  # ``rule N`` (from 1), ``tensor`` (the tensor's ``arena``) or ``order`` (the first memory with room)
+    )
     spilled: str = ""  # reason why the storage is not in its preferred memory; empty if it is
 
 
 def residences(plan: Plan) -> list[Residence | None]:
-    """Return the residence of each row, ``None`` in an arena that ``helia`` did not make; empty if it made none."""
+    """Return the residence of each row, or ``None`` for it; an empty list if ``helia`` made no arena of the plan."""
     residence_of: dict[str, Residence] = {}
     notes_of_helia = [notes for arena in plan.arenas if "said_by" in (notes := plan.arena_notes(arena.name))]
     for notes in notes_of_helia:

@@ -179,7 +179,7 @@ class JointReader(torch.fx.Interpreter):
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
         draft.inplace = self._inplace_pairs(n, operands, results, draft)
-        if part is not None:  # eager mode runs one operator, which writes to the part in place
+        if part is not None:  # eager mode runs one operator, which writes to a view in place
             replaced, part_id = self._remove_node(part), self.id_of[id(self.env[part.args[0]])]
             draft.instr = replaced.instr
             draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]
@@ -211,7 +211,9 @@ class JointReader(torch.fx.Interpreter):
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
         self.phase = "backward"
         for placeholder, (descriptor, value) in self.tangents.items():
-            result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base, the result that views it
+            result = getattr(
+                descriptor.output, "base_of", descriptor.output
+            )  # instead of a base, the result that is a view of it
             output = self.signature.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
