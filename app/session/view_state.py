@@ -50,7 +50,7 @@ class Choice(PlanRequest):
     colour: str = ""  # colour scheme; empty: slots in the slot view, else that of palette.default_scheme
     selected: str = ""  # tensor id
     search: str = ""  # search text of Graph and of the table of tensors
-    marked: str = ""  # ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>``
+    marked: str = ""  # ``witness`` (of the lower bound), ``late`` (long idle) or ``layer:<name>``
     step: int | None = None
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
     tried: tuple[int, int] | None = None  # (offset in bytes, first step) to try for the selected storage

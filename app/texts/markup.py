@@ -120,8 +120,8 @@ def error_card(card: Mapping[str, Any]) -> str:
     tried = [(row["reader"], row["reason"]) for row in record.get("tried", ())]
     near = nearest_reader(tried, str(card["message"]), str(card.get("source", "")))
     others = len(tried) - (near in tried)
-    folded = [words.count(others, "other reader")] if others else []
-    summary = " · ".join([*folded, "the error record"] if record else folded)
+    folded = [f"why {words.count(others, 'other reader')} rejected the file"] if others else []
+    summary = " · ".join([*folded, "the error as JSON"] if record else folded)
     return fragment(
         "error_card",
         card={**dict.fromkeys(("source", "hint", "code_id", "numeric_code", "severity")), **record, **card},
@@ -187,7 +187,7 @@ def explained(html: str) -> str:
 TERM_OF = {
     **dict.fromkeys(("memory held", "buffer of", "used by"), "storage"),
     **dict.fromkeys(("written by", "first write"), "birth"),
-    **dict.fromkeys(("last read", "memory freed", "freed"), "death"),
+    **dict.fromkeys(("memory freed", "freed"), "death"),
     **dict.fromkeys(("idle", "idle steps", "bytes × idle steps", "longest idle range"), "idle step"),
     **dict.fromkeys(("previous in slot", "next in slot", "use of slot", "tensors"), "tenant"),
     **dict.fromkeys(("operator", "producer"), "node"),

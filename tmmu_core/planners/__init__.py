@@ -94,7 +94,7 @@ _ENTRIES = (
         {"memories": None, "rules": None, "min_alignment": 16},
         defines_arenas=True,
     ),
-    PlannerEntry("greedy", "one storage after another, by an order and a fit", {"order": "size", "fit": "lowest"}),
+    PlannerEntry("greedy", "one storage at a time; options select order and gap", {"order": "size", "fit": "lowest"}),
     PlannerEntry("portfolio", "the best of the greedy runs with every order and fit", {"max_nodes": None}),
     PlannerEntry(
         *("search", "local search on the order in which greedy places"),

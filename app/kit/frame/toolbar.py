@@ -146,7 +146,7 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
     hint = "Content of a file for --arenas. It lists all arenas. A tensor selects one with its field `arena`."
     st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=hint, height=100, **widget)
     _size_setting("Page size", "page_size", choice.page_size, "none", "Arena sizes are multiples of this size.")
-    hint = "Limit of the sum of all arena sizes. Arenas never share bytes; under the memory limit they can."
+    hint = "Limit of the sum of all arena sizes. Unlike under the memory limit, arenas share no bytes."
     _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", hint)
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):

@@ -1,4 +1,4 @@
-"""Marked rows of the drawing: the buffers that prove a lower bound (witness), a layer, or the buffers freed late."""
+"""Marked rows of the drawing: the buffers that prove a lower bound (witness), a layer, or long idle buffers."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer, or of the marked buffers freed late, else ``None``."""
+    """Return the rows of the marked layer, or of the marked long idle buffers, else ``None``."""
     if (layer := layer_of(state.choice().marked)) is not None:
         origins = plan_rows.origins(shown)
         return None if origins is None else [row for row, name in enumerate(origins.layer) if name == layer]
@@ -55,7 +55,7 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
 
 
 def _late(shown: Shown) -> list[tuple[int, int, int]]:
-    """Return ``(row, last use, second-last use)`` of the marked buffers freed late; [] if they are not marked."""
+    """Return ``(row, last use, second-last use)`` of the marked long idle buffers; [] if they are not marked."""
     return plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
 
 
@@ -82,10 +82,12 @@ def _mark_button(mark: str, label: str, icon: str, hint: str | None = None, **ch
 
 
 def late_button(shown: Shown) -> None:
-    """Draw the button that marks buffers freed late, if the arena has such buffers."""
+    """Draw the button that marks long idle buffers, if the arena has such buffers."""
     if plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)):
-        hint = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
-        _mark_button(LATE, "Mark buffers freed late", "flag", hint)
+        hint = (
+            "Mark the buffers that are idle longest before their last use, in bytes × steps. A flag shows the reader."
+        )
+        _mark_button(LATE, "Mark long idle buffers", "flag", hint)
 
 
 def pick_layer(shown: Shown) -> None:

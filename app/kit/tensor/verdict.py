@@ -34,7 +34,8 @@ def mark(shown: Shown) -> str:
         return ""  # the headline shows the excess
     if failed:
         return f'<span class="bad">✗ {numbers.count(failed, "check")} failed</span>'
-    title = markup.esc("Checked rules: " + ", ".join((*judged.verified.checked, *judged.lint.checked)))
+    checks = (*judged.verified.checked, *judged.lint.checked)
+    title = markup.esc(f"The plan passes all {len(checks)} checks: {', '.join(checks)}")
     warnings = len(judged.lint.warnings)
     rest = f", {numbers.count(warnings, 'warning')}" if warnings else ""
     return f'<span class="ok" title="{title}">✓ verified{rest}</span>'

@@ -65,7 +65,7 @@ def _controls(scene: Scene) -> None:
         if part == graph_levels.AROUND:
             hint = "Show the boxes that are at most this number of edges away from the selection."
             widget = state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius)
-            st.number_input("Edges away", 0, graph_levels.MAX_RADIUS, width=230, help=hint, **widget)
+            st.number_input("Maximum distance", 0, graph_levels.MAX_RADIUS, width=230, help=hint, **widget)
         closed = closed_modules_containing(scene, chosen.selected)
         hint = "Open every closed module that contains the selection."
         label = "Open modules of the selection"

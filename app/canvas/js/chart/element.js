@@ -90,7 +90,7 @@ function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) 
 /** Return the status text. `total`: number of rows of the plan; second argument: the result of drawPicture(). */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
-  if (thin) parts.push(`${grouped(thin)} thinner than a pixel, drawn as a shade`);
+  if (thin) parts.push(`${grouped(thin)} narrower than a pixel, drawn merged`);
   if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors outlined`);
   return parts.join("; ");
 }
