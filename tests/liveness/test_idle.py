@@ -23,6 +23,13 @@ def test_skip_connection_is_idle_between_its_readers() -> None:
     assert facts(liveness)["a"] == (2, 0, 3, 3, 2, 1)
 
 
+def test_in_place_overwrite_is_the_last_use() -> None:
+    # n0 at 1 writes a, n1 at 2 does not use it, and n2 at 3 overwrites it.
+    nodes = [node("n0", "x", "a"), node("n1", "x", "b"), node("n2", "a", "y", inplace=((0, 0),))]
+    which = graph([tensor(name) for name in "xaby"], nodes, "x", "y b")
+    assert facts(analyse(build_timeline(which, "inference", "inference")))["a"] == (2, 1, 2, 3, 3, 1)
+
+
 def test_parameter_is_idle_except_at_its_reads() -> None:
     which = graph(
         [tensor("w", role="parameter"), tensor("x", role="input"), tensor("y")], [node("n", "x w", "y")], "x", "y"

@@ -80,7 +80,7 @@ class Idle:
     idle: I64  # number of these steps that do not use the storage
     gap_from: I64  # first step of the longest idle range (the first of equal ones); the death if there is none
     gap_to: I64  # step after that idle range
-    last_use: I64  # last step that uses the storage; −1: none
+    last_use: I64  # last step that uses the storage, also the step that overwrites it in place; −1: none
     previous_use: I64  # last step before ``last_use`` that uses the storage; −1: none
 
 
@@ -94,15 +94,16 @@ def idle_of(liveness: Liveness) -> Idle:
     step = np.concatenate([read_at, written_at, np.zeros(len(loaded), np.int64)])
     uses: list[list[int]] = [[] for _ in birth]  # per storage, the steps that use it, ascending
     for storage, at in np.unique(np.stack([owner, step], axis=1), axis=0).tolist():
-        if storage >= 0 and birth[storage] <= at < death[storage]:
+        if storage >= 0 and birth[storage] <= at <= death[storage]:  # at its death, it is overwritten in place
             uses[storage].append(at)
     rows = []
     for first, end, used in zip(birth, death, uses, strict=True):
+        live_uses = [use for use in used if use < end]
         # The idle ranges lie between two uses. The death, and the step before the birth, count as uses here.
-        gaps = [(use + 1, next_use) for use, next_use in pairwise((first - 1, *used, end))]
+        gaps = [(use + 1, next_use) for use, next_use in pairwise((first - 1, *live_uses, end))]
         gap_from, gap_to = max(gaps, key=lambda gap: gap[1] - gap[0])
         if gap_from == gap_to:
             gap_from = gap_to = end
         previous_use, last_use = (-1, -1, *used)[-2:]
-        rows.append((end - first, end - first - len(used), gap_from, gap_to, last_use, previous_use))
+        rows.append((end - first, end - first - len(live_uses), gap_from, gap_to, last_use, previous_use))
     return Idle(*np.array(rows, np.int64).reshape(-1, 6).T)
