@@ -126,7 +126,9 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         else:
             least = min(capacity.limited_bytes(point.plan) for point in points)
             lowest = fitted.lower_bound_for(capacity)
-            limit = "the lower bound" if least == lowest else f"lower bound {numbers.short_bytes(lowest)}"
+            limit = (
+                "the lower bound of all changes" if least == lowest else f"lower bound {numbers.short_bytes(lowest)}"
+            )
             st.html(f'<div class="tm">Smallest plan found: {numbers.short_bytes(least)}, {limit}</div>')
     _draw_modules(replace(fitted, best=preview))
     _memory(shown, preview, capacity)
@@ -275,7 +277,7 @@ def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:
     note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"
     if saving := len(ranking.moves):
         note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
-    st.html(markup.heading("Savings of each change", note))
+    st.html(markup.heading("Savings of single changes", note))
     if not ranking.moves:
         hint = "With a memory limit, the page searches combinations of changes."
         st.html(markup.empty("No single change saves memory", hint))
