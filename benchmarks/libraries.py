@@ -152,8 +152,11 @@ def page(found: dict[str, Found]) -> str:
         lines.append(f"| {' | '.join(map(str, columns))} |")
     if names_rejected := [name for name, each in found.items() if each.rejected]:
         lines += ["", f"Rejected with an error that names the cause: {', '.join(names_rejected)}."]
-    measured_at = sorted({(each.commit, each.versions) for each in found.values()})
-    return "\n".join([*lines, "", *(f"- commit {at}: {versions}" for at, versions in measured_at)]) + "\n"
+    commits: dict[str, set[str]] = {}
+    for each in found.values():
+        commits.setdefault(each.versions, set()).add(each.commit)
+    measured_at = [f"- {versions}: {', '.join(sorted(of))}" for versions, of in commits.items()]
+    return "\n".join([*lines, "", "Commits:", "", *measured_at]) + "\n"
 
 
 def main(argv: list[str] | None = None) -> None:
