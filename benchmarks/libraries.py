@@ -148,7 +148,15 @@ def page(found: dict[str, Found]) -> str:
         starts = [each.start for each in results if each.start is not None]
         worst = max((abs(each.planned_bytes / each.eager_bytes - 1) for each in starts), default=0)
         rejected = sum(bool(each.rejected) for each in results)
-        columns = library, len(results), rejected, answers, f"{good} of {len(rows)}", f"{100 * worst:.2f} %"
+        listed = sum(each == library for each in of_library.values())
+        columns = (
+            library,
+            f"{len(results)} of {listed}",
+            rejected,
+            answers,
+            f"{good} of {len(rows)}",
+            f"{100 * worst:.2f} %",
+        )
         lines.append(f"| {' | '.join(map(str, columns))} |")
     if names_rejected := [name for name, each in found.items() if each.rejected]:
         lines += ["", f"Rejected with an error that names the cause: {', '.join(names_rejected)}."]

@@ -159,13 +159,13 @@ def _decode_json(data: bytes, document_type: Any) -> Any:
             _decode_json(data, Any)
         raise
     except msgspec.DecodeError as error:
-        message, position = str(error), len(data)
+        message, position, hint = str(error), len(data), "Correct the text at that place."
         if match := re.search(r" \(byte (\d+)\)", message):
             what, position = message[: match.start()].removeprefix("JSON is malformed: "), int(match[1])
         else:
             what = "the text ends in the middle of a value" if data.strip() else "the file is empty"
-        place, hint = _place(data, position), "Correct the text at that place."
-        raise UnreadableInput(f"this is not JSON: {what}.", place=place, hint=hint) from error
+            hint = "The file is incomplete: save or download it again."
+        raise UnreadableInput(f"this is not JSON: {what}.", place=_place(data, position), hint=hint) from error
     except UnicodeDecodeError as error:
         place = _place(data, max(0, data.find(error.object) + error.start))
         raise UnreadableInput(_NOT_UTF8, place=place, hint="Save the file as UTF-8.") from error
