@@ -94,7 +94,7 @@ UNRECOGNISED = "Unrecognised file format."
 def read_any(
     data: bytes, name: str = "", dims: Mapping[str, int] | None = None, readers: Sequence[Reader] = READERS
 ) -> Opened:
-    """Read a file; :func:`read_at` applies ``dims`` to a graph. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
+    """Return the content of a file; a graph at the sizes ``dims``. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         if not plain:
@@ -131,7 +131,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
 
 
 def nearest_reader(tried: Sequence[Tried], message: str, source: str) -> Tried | None:
-    """Return the row of the most likely reader: its reason is ``message``, else it has the file's extension."""
+    """Return the row of the most likely reader: its reason is ``message``, else its endings match (graphs first)."""
     if with_message := [row for row in tried if row[1] == message]:
         return with_message[-1]
     name = source.lower().removesuffix(".gz")
@@ -201,9 +201,6 @@ def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "")
     return read_at_sizes(data, sizes, name)
 
 
-HEAD = 64  # number of bytes at the start of a file that identify the format of its constants
-
-
 def constants_of(path: Path, graph: Graph) -> Constants:
     """Return the constants of ``graph`` in the file at ``path``, if its format has any. Raises ``UnreadableInput``."""
     try:
@@ -224,7 +221,7 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
 
 
 def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
-    head = data[:HEAD]
+    head = data[:64]  # identifies the format
     if head.startswith(unplannable.ZIP):
         module = ".pytorch.exported_program.pt2_graph"
     elif not _load(".edge.tflite:refusal")(head):

@@ -132,7 +132,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     except InvalidIrShapes as error:
         hint = error.hint or "The format is version 1 of the dsa-solver project's structured problem."
         raise UnreadableInput(error.message, place=str(error.diagnostics.get("path", "")), hint=hint) from error
-    return _Reading(whole.problem).instance(whole.instance or file_name(name).removesuffix(".json"))
+    return _InstanceBuilder(whole.problem).instance(whole.instance or file_name(name).removesuffix(".json"))
 
 
 def _fault(message: str, place: str, hint: str) -> UnreadableInput:
@@ -147,7 +147,7 @@ def _index_of_id(list_name: str, rows: Sequence[_Pool | _Buffer]) -> dict[int, i
     return index
 
 
-class _Reading:
+class _InstanceBuilder:
     def __init__(self, problem: _Problem) -> None:
         self.problem = problem
         self.pool, self.buffer = _index_of_id("pools", problem.pools), _index_of_id("buffers", problem.buffers)
@@ -209,15 +209,16 @@ class _Reading:
         fixed = [-1] * len(self.ids)
         for k, pin in enumerate(lists.pinned_allocations):
             place = f"constraints.pinned_allocations[{k}]"
-            at = self._index(pin.buffer, f"{place}.buffer")
-            if self.pool.get(pin.pool) != self.pool_of[at]:
+            row = self._index(pin.buffer, f"{place}.buffer")
+            if self.pool.get(pin.pool) != self.pool_of[row]:
                 message = f"buffer {pin.buffer} is pinned in the pool {pin.pool}, which is not its own."
                 raise _fault(message, f"{place}.pool", "Pin it in its allowed pool.")
-            if fixed[at] not in (-1, pin.offset):
-                raise _fault(f"buffer {pin.buffer} is pinned at {fixed[at]} and at {pin.offset}.", place, "Keep one.")
-            fixed[at] = pin.offset
+            if fixed[row] not in (-1, pin.offset):
+                raise _fault(f"buffer {pin.buffer} is pinned at {fixed[row]} and at {pin.offset}.", place, "Keep one.")
+            fixed[row] = pin.offset
             if pin.exclusive_for_all_time:
-                separations += [(at, k) for k, own in enumerate(self.pool_of) if own == self.pool_of[at] and k != at]
+                in_pool = [other for other, pool in enumerate(self.pool_of) if pool == self.pool_of[row]]
+                separations += [(row, other) for other in in_pool if other != row]
             if len(separations) > limits.ceiling(limits.PAIRS):
                 error = limits.limit_error(limits.PAIRS, "the problem")
                 raise _fault(error.message, place, error.hint)

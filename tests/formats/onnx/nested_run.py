@@ -226,8 +226,8 @@ class NestedRun:
             back = at[f"{scope}/open"] + 1
         else:
             done = self.truth[f"#{scope}"] = self.truth[f"#{scope}"] + 1
-            measured = self.truth[attribute_of(closing, "measured").decode()]
-            goes = int(done) < measured.shape[attribute_of(closing, "axis")]
+            scanned = self.truth[attribute_of(closing, "scanned").decode()]
+            goes = int(done) < scanned.shape[attribute_of(closing, "axis")]
             back = at[f"{scope}/next"]
         return back if goes else self._finish(step, closing)
 

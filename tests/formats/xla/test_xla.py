@@ -11,7 +11,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.formats.xla.xla_dump import Buffer, companions, read_dump
-from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
+from tmmu_core.formats.xla.xla_program import origins_of, parse_op_name
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.timeline import PhaseSteps, phases_from_known
@@ -268,7 +268,7 @@ def test_program_text_changes_no_byte_and_no_line_number() -> None:
     ],
 )
 def test_scopes_are_the_names_of_the_model(op_name: str, found: tuple[tuple[str, ...], str, str | None]) -> None:
-    assert scopes_of(op_name) == found
+    assert parse_op_name(op_name) == found
 
 
 def test_cyclic_calls_end() -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    <prefix>_memory.h, .c       offsets, sizes and their assertions; the tables
+    <prefix>_memory.h, .c       macros of offsets and sizes, with static assertions; tables of regions and tensors
     <prefix>_arenas.c           the arenas, each in its own section; functions that bind arenas and load constants
     <prefix>_blobs.c            the constants' bytes as C arrays; or
     <prefix>_blobs.S, *.bin     the constants' bytes in files that the assembler includes
@@ -12,9 +12,9 @@
     residency.json              arenas, tensors and their names in C, for other tools
     tmmu-manifest.json          the names of these files; not in a zip archive
 
-The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. If the writable arenas
-are too large for static arrays, the program must bind memory to them. It must always bind memory to constants without
-bytes. The files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
+The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. The program must bind
+memory to constants whose bytes are not exported, and to writable arenas that are too large for static arrays.
+The files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
 """
 
 import io
@@ -136,13 +136,13 @@ def _linker_fragment(render: RenderMemoryPlan) -> str:
     arenas = render.all_arenas
     memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
     origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
-    # Generated names begin with an underscore, so they differ from all valid names.
+    # Generated names begin with an underscore, so they differ from the names that are kept.
     names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
     return from_template("memory.ld", render, memories=names, origins=origins)
 
 
 def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
-    """Yield the file ``<prefix>_blobs.c`` in parts: it is several times as long as the blobs."""
+    """Yield the file ``<prefix>_blobs.c`` in parts, because its text is several times as long as the blobs."""
     yield from_template("blobs.c", render).encode()
     upper = render.prefix.upper()
     for arena, name, blob in _blobs(render):
@@ -179,7 +179,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
     """Write files and their manifest; delete files that only the previous manifest lists. Return the bytes written.
 
-    Raises ``UnwritableOutput`` before any change if a file exists that the previous manifest does not list.
+    Raises ``UnwritableOutput``, and writes nothing, if a file exists that the previous manifest does not list.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,8 +1,8 @@
 """Compute unique C names, legal in C11 and C++17, from the names of a model, its memories and its tensors.
 
 The name of a model, memory or tensor is any text. Its C name keeps the ASCII letters and digits, and has one underscore
-for each run of other characters. A name that another name or a macro uses gets a number, such as the name of memory
-``A_SIZE`` beside the size macro of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
+for each run of other characters. A C name that is already taken gets a number: memory ``A_SIZE`` does if memory ``A``
+has the macro ``A_SIZE``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ MAX_LENGTH = 80  # maximum number of characters of a memory or tensor name in a 
 
 @dataclass(frozen=True)
 class RegionNames:
-    """The names of one arena."""
+    """The C names of one arena."""
 
     stem: str  # the enumerator, and the prefix of the macros ``…_SIZE`` and ``…_ALIGNMENT``; in upper case
     symbol: str  # the array that is the arena's memory: a buffer, or the blob of an unstaged constant arena
@@ -28,7 +28,7 @@ class RegionNames:
 
 
 def identifier(text: str) -> str:
-    """Return ``text`` as part of a C name: ASCII letters in lower case and digits, joined by single underscores."""
+    """Return ``text`` as part of a C name: words of lower-case ASCII letters and digits, joined by underscores."""
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in text[: 4 * MAX_LENGTH]).lower()
     return "_".join(words.split())[:MAX_LENGTH].rstrip("_")
 

@@ -197,13 +197,14 @@ def _region(plan: Plan, k: int, constants: Constants) -> RenderArena:
 
 
 def _role(plan: Plan, rows: list[int], constants: Constants) -> str:
+    """Return the role of an arena to which the plan gives none, from its ``rows``."""
     roles = {plan.roles[i] for i in rows}
     if rows and roles <= {"parameter", "constant"}:
         return "constant"
     if not rows or any(plan.birth[i] or plan.death[i] != plan.steps for i in rows):
         return "scratch"
-    unknown = [i for i in rows if plan.tensor_ids[i] not in constants and plan.base_tensor_uids[i] is None]
-    has_bytes = not plan.size[unknown].any()
+    without_bytes = [i for i in rows if plan.tensor_ids[i] not in constants and plan.base_tensor_uids[i] is None]
+    has_bytes = not plan.size[without_bytes].any()
     return "constant" if has_bytes and roles <= {"parameter", "constant", "buffer"} else "persistent"
 
 

@@ -116,7 +116,8 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
             raise _fault(line, "offset", f"the fixed offset {offset[row]} is over {LAST_FIXED}", "Lower it.")
         if "gaps" in cells:
             gaps[row], has_window = _gaps(line, cells["gaps"][row], inclusive, lower[row], upper[row])
-            windowed.update([row] if has_window else [])
+            if has_window:
+                windowed.add(row)
     begins, sizes = np.array(lower, np.int64), np.array(size, np.uint64)
     order = normative_order(ids, begins, sizes)
     rows = order.tolist()

@@ -11,7 +11,7 @@
   memory (``workspace``), live from the start.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: Vela's commands contain
   addresses. A tensor that Vela's plan places inside of the scratch tensor is a view of the scratch tensor.
-* A dynamic dimension of ``shape_signature`` has its size in ``shape``. A note lists the dynamic sizes of the inputs.
+* Dynamic dimensions (−1 in ``shape_signature``) get their sizes from ``shape``. A note lists inputs with such sizes.
 * The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
   use of a body has its own activations; constants and variables are shared.
 * ``Node.unplanned`` lists bodies that are not planned, and results whose size depends on data or is a placeholder.
@@ -119,9 +119,9 @@ class _GraphBuilder:
         outputs = tuple(dict.fromkeys([self._id(main, i) for i in main.subgraph.outputs]))
         buffers = {name: table.Buffer() for name, table in self.constants.items() if self.file.data_bytes(table)}
         count = Counter(buffers.values())
-        for name, at in buffers.items():
-            if count[at] > 1:
-                self.tensors[name] = structs.replace(self.tensors[name], alias_group_id=f"buffer {at}")
+        for name, buffer in buffers.items():
+            if count[buffer] > 1:
+                self.tensors[name] = structs.replace(self.tensors[name], alias_group_id=f"buffer {buffer}")
         subgraphs = self.file.model.SubgraphsLength()
         unplanned = subgraphs - len(self.planned)
         suffix = f" ({unplanned} of {subgraphs} subgraphs not planned)" if unplanned else ""
@@ -150,9 +150,10 @@ class _GraphBuilder:
         if scratch and len(offsets) >= len(main.tensors):
             base = max(scratch, key=lambda i: fixed_bytes(main.tensors[i]))
             for i, own in self.main.ids.items():
-                at, most = offsets[i] - offsets[base], fixed_bytes(main.tensors[base]) - fixed_bytes(main.tensors[i])
-                if i != base and offsets[i] >= 0 and 0 <= at <= most:
-                    self._change(own, view=View(self.main.ids[base], at))
+                offset = offsets[i] - offsets[base]
+                largest = fixed_bytes(main.tensors[base]) - fixed_bytes(main.tensors[i])
+                if i != base and offsets[i] >= 0 and 0 <= offset <= largest:
+                    self._change(own, view=View(self.main.ids[base], offset))
         return scratch
 
     def _change(self, tensor: str, **fields: Any) -> None:
@@ -161,7 +162,7 @@ class _GraphBuilder:
     def _run(self, use: Use) -> None:
         for k, operator in enumerate(use.subgraph.operators):
             name = f"{use.scope}/{operator.instr}_{k}" if use.scope else f"{operator.instr}_{k}"
-            if operator.bodies and self._flow(use, name, operator):
+            if operator.bodies and self._append_bodies(use, name, operator):
                 continue
             reads, writes = ([i for i in side if i != ABSENT] for side in (operator.inputs, operator.outputs))
             if operator.instr == "VAR_HANDLE":
@@ -175,6 +176,7 @@ class _GraphBuilder:
             if not self.dynamic_inputs and dynamic.isdisjoint(reads):  # else the size can be that of a dynamic input
                 unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in dynamic]
             inplace = tflite_subgraph.permission(use.subgraph.tensors, operator.instr, reads, writes)
+            # A kernel that keeps the size of operand 0, but the file has other sizes.
             if operator.instr in tflite_subgraph.SAME_SIZE and inplace == "none" and not unplanned:
                 ids = [use.subgraph.tensors[i].id for i in writes if i in dynamic]
                 unplanned += [f"{own}: its size in the file is a placeholder" for own in ids]
@@ -183,14 +185,14 @@ class _GraphBuilder:
             node = Node(name, operator.instr, inputs, outputs, inplace=inplace, unplanned=tuple(unplanned))
             self.add_node(node, use.scope)
 
-    def _flow(self, use: Use, name: str, operator: Operator) -> bool:
+    def _append_bodies(self, use: Use, name: str, operator: Operator) -> bool:
         """Append the bodies of a control-flow operator as nested scopes. Return False if they cannot be planned."""
-        operands = operator.inputs[operator.instr == "IF" :]
+        operands = operator.inputs[1:] if operator.instr == "IF" else operator.inputs  # without the condition
         found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
         if operator.instr not in BODIES or len(found) < len(operator.bodies):
             return False
         repeated = self.repeated + sum(body.item_count for body in found if body.number in self.planned)
-        if repeated > MOST_REPEATED or not _agree(use.subgraph, operator, operands, found):
+        if repeated > MOST_REPEATED or not _bodies_match(use.subgraph, operator, operands, found):
             return False
         self.repeated = repeated
         self.planned.update(body.number for body in found)
@@ -280,7 +282,7 @@ def _unused(name: str, taken: set[str]) -> str:
     return name
 
 
-def _agree(caller: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
+def _bodies_match(caller: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
     """Return whether the inputs and outputs of the bodies match those of the operator."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False

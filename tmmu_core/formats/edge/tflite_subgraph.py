@@ -44,7 +44,7 @@ LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"} 
 EXTERNAL_BUFFER = 10  # number of a tensor's field; if the field is not 0, the data are in another file
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
-ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte of the file; tables may share vectors
+ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte; a shared vector counts for each table
 LETTERS_PER_ITEM = 64  # letters of names that count as one item (:attr:`Subgraph.item_count`)
 DAMAGED = "The model is damaged: copy it again, or convert it again."
 SUBGRAPH_FIELDS = {
@@ -89,7 +89,7 @@ class Subgraph:
 
     @property
     def item_count(self) -> int:
-        """Items that each call adds to the graph: operators, operands, and one per ``LETTERS_PER_ITEM`` id letters."""
+        """Items that each use adds to the graph: operators, operands, and one per ``LETTERS_PER_ITEM`` id letters."""
         operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
         return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_PER_ITEM
 
@@ -125,7 +125,8 @@ class ModelFile:
         buffer = self.model.Buffers(at)
         if buffer.DataLength():
             return int(buffer._tab.Vector(buffer._tab.Offset(4))), int(buffer.DataLength())
-        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)  # after the flatbuffer
+        # Data after the flatbuffer. The sizes 0 and 1 mean no data.
+        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
 
     def data_bytes(self, tensor: Any) -> int:
         """Return the size of a tensor's data in the file, in bytes."""
@@ -152,11 +153,11 @@ class ModelFile:
             raise self.damaged(f"the model has more operands, axes and characters than {size:,} bytes hold.", number)
         inputs, outputs = (tuple(numbers(table, side)) for side in ("Inputs", "Outputs"))
         parsed = tuple([self._operator(operator) for operator in operators])
-        ends = [("the subgraph", "inputs", inputs, 0), ("the subgraph", "outputs", outputs, 0)]
+        lists = [("the subgraph", "inputs", inputs, 0), ("the subgraph", "outputs", outputs, 0)]
         for k, operator in enumerate(parsed):
             owner = f"operator {k} ({operator.instr})"
-            ends += [(owner, "inputs", operator.inputs, ABSENT), (owner, "outputs", operator.outputs, ABSENT)]
-        for owner, side, operands, least in ends:
+            lists += [(owner, "inputs", operator.inputs, ABSENT), (owner, "outputs", operator.outputs, ABSENT)]
+        for owner, side, operands, least in lists:
             wrong = next((i for i in operands if not least <= i < len(rows)), None)
             if wrong is not None:
                 raise self.damaged(f"{owner} has tensor number {wrong} in its {side}; there are {len(rows)}.", number)

@@ -50,15 +50,15 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             buffers[buffer] = LiveRange(f"buffer {buffer}", first, last + 1, size, offset)
     live_ranges = [buffer for buffer in buffers.values() if buffer.size]
     end = max((buffer.death for buffer in live_ranges), default=1)
-    offset = max([bytes_of_area.get("head", 0), *(buffer.offset + buffer.size for buffer in live_ranges)])
-    if not live_ranges and offset:
-        live_ranges.append(LiveRange("head: planned buffers", 0, 1, offset, 0))
+    tail_offset = max([bytes_of_area.get("head", 0), *(buffer.offset + buffer.size for buffer in live_ranges)])
+    if not live_ranges and tail_offset:
+        live_ranges.append(LiveRange("head: planned buffers", 0, 1, tail_offset, 0))
     notes = ["a step is an operator of the model"] if buffers else ["the log has no live ranges: it shows one moment"]
     unlisted = max(bytes_of_area.get("tail", 0) - sum(bytes_of_kind.values()), 0)
     for kind, size in (*bytes_of_kind.items(), ("tail: not itemised in the log", unlisted)):
         if size:
-            live_ranges.append(LiveRange(kind, 0, end, size, offset, "buffer"))
-            offset += size
+            live_ranges.append(LiveRange(kind, 0, end, size, tail_offset, "buffer"))
+            tail_offset += size
     if not live_ranges:
         raise UnreadableInput("the log has no buffer and no arena.", hint=HINT)
     if bytes_of_area:

@@ -6,8 +6,8 @@ The offset −1 leaves a tensor to the runtime. It marks constants, variables, t
 tensors that would overlap a tensor that is live at the same time in the runtime.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
-offset and one live range, even if its subgraph runs several times. A step of the runtime is a scope: an operator, or
-the entry into a body. An operator's output lives to its last reader; control-flow results live while bodies run.
+offset and one live range, even if its subgraph runs several times. The runtime calls a step an allocation scope: an
+operator, or the entry into a body. The results of control flow are already live while the bodies run.
 
 Old metadata of the same length are overwritten. Otherwise, a new root table, new lists of buffers and metadata, and
 the new metadata are inserted before the old bytes: references in a flatbuffer point forward. Two fields are offsets in
@@ -42,7 +42,7 @@ MODEL_FIELDS = 8  # number of fields of the schema's table ``Model``: the versio
 BUFFERS, METADATA = 4, 6  # numbers of the fields ``buffers`` and ``metadata``
 PADDING_UNIT = 64  # the number of inserted bytes is a multiple of this, so that the old bytes keep their alignment
 DATA_ALIGNMENT = 16
-OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9  # vtable slots of the two fields to correct
+OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9  # vtable slots of the two fields that are file offsets
 
 Key = tuple[int, int]  # subgraph and tensor number
 
@@ -110,18 +110,18 @@ class MicroModel:
         """The graph to plan: for one subgraph, the graph of the file; for several, a graph with a node per scope."""
         if len(self.counts) == 1:
             return self.graph
-        lives = {key: self.live_scopes[key] for key in self.in_arena if key in self.live_scopes}
+        ranges = {key: self.live_scopes[key] for key in self.in_arena if key in self.live_scopes}
         nodes = []
         for k, scope in enumerate(self.scopes[1:], 1):
-            reads = [key for key, (first, last) in lives.items() if first < k == last]
-            writes = [key for key, (first, _) in lives.items() if first == k]
+            reads = [key for key, (first, last) in ranges.items() if first < k == last]
+            writes = [key for key, (first, _) in ranges.items() if first == k]
             pairs = [pair for pair in scope.in_place if pair[0] in reads and pair[1] in writes]
             inplace = tuple([(reads.index(operand), writes.index(result)) for operand, result in pairs])
             ids = tuple(map(_id, reads)), tuple(map(_id, writes))
             nodes.append(Node(f"{scope.instr}_{k}", scope.instr, *ids, inplace=inplace or "none"))
-        tensors = tuple([structs.replace(self.tensor(key), id=_id(key)) for key in lives])
-        inputs = tuple([_id(key) for key, (first, _) in lives.items() if first <= 0])
-        outputs = tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in lives])
+        tensors = tuple([structs.replace(self.tensor(key), id=_id(key)) for key in ranges])
+        inputs = tuple([_id(key) for key, (first, _) in ranges.items() if first <= 0])
+        outputs = tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in ranges])
         return Graph(
             *(tensors, tuple(nodes), inputs, outputs, GRAPH_SCHEMA, self.graph.name),
             execution_order=tuple([node.node_id for node in nodes]),
@@ -195,7 +195,7 @@ def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
             placed[key] = place
         else:
             unplaced.append(model.tensor(key).id)
-    # The runtime reserves bytes for every tensor without an offset, even if no operator uses the tensor.
+    # Unused tensors get the offset 0, because the runtime reserves bytes for every tensor without an offset.
     offsets = {key: 0 for key in model.in_arena if key not in model.live_scopes}
     offsets |= {key: at for key, (at, _) in placed.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]

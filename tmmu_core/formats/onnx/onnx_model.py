@@ -190,10 +190,10 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
     """Return the model in ``data`` with its nodes in ``order`` (all node ids). ``graph`` was read from ``data``.
 
-    A node that the graph lacks (a constant, a folded shape) follows its predecessor in the file and the nodes that it
-    reads, or moves before the first node that reads it. The latter moves other nodes too, with a warning in the log, if
-    a folded shape is that of a later tensor. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order``
-    has other nodes.
+    A node that the graph lacks (a constant, a folded shape) is written after the preceding node of the file and the
+    producers of its operands, or earlier, directly before its first reader. Then producers in ``order`` move with it,
+    if they come later, and the log has a warning. Bodies and unknown fields are unchanged. Raises ``Misuse`` if
+    ``order`` has other nodes.
     """
     order = tuple(order)
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}
@@ -205,7 +205,7 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     nodes = list(model.graph.node)
     producer = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
     producers = [sorted({producer[tensor] for tensor in _reads_of(node) if tensor in producer}) for node in nodes]
-    ranks: list[int] = []  # a node that the graph lacks gets the rank of its predecessor, or of a later producer
+    ranks: list[int] = []  # a node that the graph lacks gets the highest rank of its predecessor and its producers
     for k, node in enumerate(nodes):
         earliest = max([ranks[other] for other in (k - 1, *producers[k]) if 0 <= other < k], default=0)
         ranks.append(min((rank[tensor] for tensor in node.output if tensor in rank), default=earliest))

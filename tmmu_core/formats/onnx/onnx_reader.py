@@ -5,7 +5,7 @@
    branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
    are refused.
 3. Dynamic sizes of the inputs become ``dims`` with bounds and ``assumed`` sizes. A batch is 1 (bounds 1 to 8), another
-   size is 512 (1 to 512). Sizes at which the model cannot run are changed (:mod:`.onnx_written_sizes`). A size that is
+   size is 512 (1 to 512). Sizes at which the model cannot run are changed (:mod:`.onnx_runnable_sizes`). A size that is
    the product of one or two dimensions and a number (``2 * N``) is written as these factors (:mod:`.onnx_shapes`).
    Shapes that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`). A node that writes a value with
    such a shape has the parameter ``shapes``.
@@ -37,10 +37,10 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
 from tmmu_core.formats.onnx import onnx_model, onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import MAX_FOLDED_ELEMENTS
 from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, operator_name
+from tmmu_core.formats.onnx.onnx_runnable_sizes import make_runnable
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, conditions, infer, named_dims, refuse_type, undefined_size
-from tmmu_core.formats.onnx.onnx_written_sizes import at_written_sizes
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.index import view_root
@@ -80,7 +80,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     onnx_model.write_defaults(flat.model)
     sizes = named_dims(flat.model, envelopes)
     sizes.dims |= {count: dim for count, dim in write_trip_limits(flat, envelopes).items() if count not in sizes.dims}
-    facts, notes = at_written_sizes(flat.model, infer(flat.model, sizes), sizes)
+    facts, notes = make_runnable(flat.model, infer(flat.model, sizes), sizes)
     try:
         try:
             graph = _build(flat, facts, sizes, name)
@@ -116,7 +116,7 @@ def _build_with_runtime_shapes(
         error.hint += f" Or measure the shape in a run of the model: {option}"
         raise error
     if known := onnx_shape_run.symbolic(flat.model, sizes.point()):
-        onnx_shape_run.complete(flat, facts, known, "symbolic")
+        onnx_shape_run.add_known_shapes(flat, facts, known, "symbolic")
         with suppress(InvalidIrShapes):
             return _build(flat, facts, sizes, name, fix=True)
     text = "%s does not state all shapes: onnxruntime runs it for at most %s s (--max-run-seconds 0 turns this off)"
@@ -125,7 +125,7 @@ def _build_with_runtime_shapes(
     if not run.failed and run.point != sizes.point():
         sizes.assume(run.point)
         facts = infer(flat.model, sizes)
-    onnx_shape_run.complete(flat, facts, run.known, "measured")
+    onnx_shape_run.add_known_shapes(flat, facts, run.known, "measured")
     try:
         return _build(flat, facts, sizes, name, fix=True)
     except InvalidIrShapes as after_run:
@@ -135,14 +135,14 @@ def _build_with_runtime_shapes(
             raise
     flat = without_dead_branches(flat, {condition: np.array(taken) for condition, taken in run.taken.items()})
     facts = infer(flat.model, sizes)
-    onnx_shape_run.complete(flat, facts, run.known, "measured")
+    onnx_shape_run.add_known_shapes(flat, facts, run.known, "measured")
     graph = _build(flat, facts, sizes, name, fix=True)
     note = f"{len(run.taken)} branches as one run took them" if len(run.taken) > 1 else "1 branch as one run took it"
     return msgspec.structs.replace(graph, name=f"{graph.name} ({note})")
 
 
 def flattened(model: onnx.ModelProto) -> Flat:
-    """Return the model with functions and bodies inlined, without dead branches and the bytes of large weights."""
+    """Return the model with functions and bodies inlined, without dead branches and without bytes of large weights."""
     for weight in onnx_model.tensors_of(model):
         if prod(weight.dims) > MAX_FOLDED_ELEMENTS:  # inference would process them
             for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
@@ -355,7 +355,7 @@ class Builder:
             writer = f"the node {node_id!r} writes" if node_id else "the graph has the input"
             raise self._refusal("two_producers", f"{writer} {name!r}, which exists already.", hint, name, node_id)
         if view and (shape is None or name in self.facts.derived):
-            shape = self.tensors[view].shape  # equal bytes at every size
+            shape = self.tensors[view].shape  # a view has as many bytes as its base, at every size
             dtype = dtype or self.tensors[view].dtype
         if shape is None or dtype is None:
             self._refuse_shape(name, node_id)

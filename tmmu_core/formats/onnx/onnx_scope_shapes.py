@@ -129,7 +129,7 @@ def _close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredShape
         trip_count = max(0, limit) if limit < UNBOUNDED else None
     else:  # the trip count is the length of the first scanned input
         axes = attribute_of(node, "axes", [])
-        scanned = shape_of(attribute_of(node, "measured").decode())
+        scanned = shape_of(attribute_of(node, "scanned").decode())
         k = None if scanned is None else _from_front(attribute_of(node, "axis"), len(scanned[1]))
         trip_count = None if k is None else scanned[1][k]
     for state, output in zip(carried.states, node.output, strict=False):

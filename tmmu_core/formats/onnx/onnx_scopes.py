@@ -109,39 +109,39 @@ class _Flattening:
 
     # Each of these three methods emits all nodes of the scope except the closing node.
 
-    def _if(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
+    def _if(self, node: onnx.NodeProto, reads: list[str], names: Names, origin: Origin) -> _Closing:
         results: list[str] = []
         outer_branches = self.enclosing
         for word in ("then", "else"):
-            body, inner, scope = dict(bodies_of(node))[f"{word}_branch"], names.new_child(), f"{at.scope}/{word}"
+            body, inner, scope = dict(bodies_of(node))[f"{word}_branch"], names.new_child(), f"{origin.scope}/{word}"
             self.enclosing = (*outer_branches, scope)
             self._body(body, scope, inner)
             results += [inner.get(value.name, value.name) for value in body.output]
         self.enclosing = outer_branches
         return [reads[0], *results], {}
 
-    def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
+    def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, origin: Origin) -> _Closing:
         body = dict(bodies_of(node))["body"]
         trip_count, condition, *initial = [*reads, "", ""][: max(2, len(reads))]
         states = len(initial)
         if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
-            self._refuse_counts(node, at.scope)
+            self._refuse_counts(node, origin.scope)
         inner = names.new_child()
-        carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)]
-        stacked = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
-        self._emit_scope("Loop.open", at, [trip_count, condition, *initial], [*carried, *stacked], states=states)
+        carried = [self.define(value.name, origin.scope, inner) for value in _inputs(body)]
+        stacked = [self.fresh(f"{origin.scope}/{name}.room") if name else "" for name in node.output[states:]]
+        self._emit_scope("Loop.open", origin, [trip_count, condition, *initial], [*carried, *stacked], states=states)
         start = len(self.nodes)
         self._declare(_inputs(body)[:2], inner)
-        self._body(body, at.scope, inner)
-        results = self._copied(body, inner, [*carried[1:], *stacked], carried, at)
+        self._body(body, origin.scope, inner)
+        results = self._copied(body, inner, [*carried[1:], *stacked], carried, origin)
         captures = self._captures(start, carried)
         attributes = {"states": states, "stacked": len(stacked), "captures": len(captures)}
         return [trip_count, *carried, *stacked, *results, *captures], attributes
 
-    def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
+    def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, origin: Origin) -> _Closing:
         body = dict(bodies_of(node))["body"]
         if not self.supports_scan:
-            _refuse(node, at.scope, "is of operator set 8", "Convert the model to operator set 9 or later.")
+            _refuse(node, origin.scope, "is of operator set 8", "Convert the model to operator set 9 or later.")
         scan_inputs = attribute_of(node, "num_scan_inputs", 0)
         states = len(reads) - scan_inputs
         scan_outputs = len(node.output) - states
@@ -150,21 +150,21 @@ class _Flattening:
         counts = len(_inputs(body)), len(body.output), len(axes), len(axes_out)
         expected = len(reads), len(node.output), scan_inputs, scan_outputs
         if not scan_inputs or min(states, scan_outputs) < 0 or counts != expected:
-            self._refuse_counts(node, at.scope)
+            self._refuse_counts(node, origin.scope)
         inner = names.new_child()
-        carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)[:states]]
-        slices = [self.define(value.name, at.scope, inner) for value in _inputs(body)[states:]]
-        stacked = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
+        carried = [self.define(value.name, origin.scope, inner) for value in _inputs(body)[:states]]
+        slices = [self.define(value.name, origin.scope, inner) for value in _inputs(body)[states:]]
+        stacked = [self.fresh(f"{origin.scope}/{name}.room") if name else "" for name in node.output[states:]]
         if any((*carried, *stacked)):
-            self._emit_scope("Scan.open", at, reads[:states], [*carried, *stacked], states=states)
+            self._emit_scope("Scan.open", origin, reads[:states], [*carried, *stacked], states=states)
         start = len(self.nodes)
         directions = attribute_of(node, "scan_input_directions")
-        self._emit_scope("Scan.next", at, reads[states:], slices, axes=axes, directions=directions)
-        self._body(body, at.scope, inner)
-        results = self._copied(body, inner, [*carried, *stacked], carried, at)
+        self._emit_scope("Scan.next", origin, reads[states:], slices, axes=axes, directions=directions)
+        self._body(body, origin.scope, inner)
+        results = self._copied(body, inner, [*carried, *stacked], carried, origin)
         captures = self._captures(start, carried)
         attributes: dict[str, Any] = {"states": states, "stacked": scan_outputs, "captures": len(captures)}
-        attributes |= {"measured": reads[states], "axis": axes[0], "axes": axes_out}
+        attributes |= {"scanned": reads[states], "axis": axes[0], "axes": axes_out}
         attributes["directions"] = attribute_of(node, "scan_output_directions")
         return [*carried, *stacked, *results, *captures], attributes
 
@@ -188,7 +188,7 @@ class _Flattening:
                 self.infos.append(flat)
 
     def _copied(
-        self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
+        self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], origin: Origin
     ) -> list[str]:
         """Return a body's results. Copy a carried value that the closing node writes to another storage."""
         results: list[str] = []
@@ -196,7 +196,7 @@ class _Flattening:
             result = inner.get(value.name, value.name)
             if result in carried and result != place:
                 copy = self.fresh(f"{result}.copy")
-                self._emit(helper.make_node("Identity", [result], [copy], name=copy), at.scope, at.position)
+                self._emit(helper.make_node("Identity", [result], [copy], name=copy), origin.scope, origin.position)
                 result = copy
             results.append(result)
         return results
@@ -224,10 +224,11 @@ class _Flattening:
         self.nodes.append(node)
         self.origins.append(Origin(scope, position, self.enclosing))
 
-    def _emit_scope(self, operator: str, at: Origin, reads: list[str], writes: list[str], **attributes: Any) -> None:
-        name = f"{at.scope}/{operator.partition('.')[2]}"
-        present = {key: value for key, value in attributes.items() if value not in (None, [])}
-        self._emit(helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **present), at.scope, at.position)
+    def _emit_scope(self, operator: str, origin: Origin, reads: list[str], writes: list[str], **values: Any) -> None:
+        name = f"{origin.scope}/{operator.partition('.')[2]}"
+        attributes = {key: value for key, value in values.items() if value not in (None, [])}
+        node = helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **attributes)
+        self._emit(node, origin.scope, origin.position)
 
     def _check(self, node: onnx.NodeProto, bodies: list[tuple[str, onnx.GraphProto]], place: str) -> None:
         operator = operator_name(node)

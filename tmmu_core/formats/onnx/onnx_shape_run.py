@@ -173,7 +173,7 @@ def _largest_shapes(executions: list[list[Any]], outputs_of: Mapping[str, list[s
     return largest
 
 
-def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
+def add_known_shapes(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
     """Add the ``known`` shapes that ``facts`` lacks, and the shapes of scope nodes that can now be inferred."""
     element_of = {dtype: element for element, dtype in reversed(DTYPES.items())}
     shapes: TypedShapes = {name: (element_of[facts.dtype[name]], list(shape)) for name, shape in facts.shape.items()}

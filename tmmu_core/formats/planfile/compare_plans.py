@@ -128,6 +128,7 @@ class Comparison:
 
     @property
     def _before_rows(self) -> list[Difference]:
+        """The divergences that are reported before those of tensors."""
         return [difference for difference in self.divergences if difference.path.startswith(_PATHS_BEFORE_ROWS)]
 
     def changes(self, kind: str | None = None) -> Iterator[TensorChange]:

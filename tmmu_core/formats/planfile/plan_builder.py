@@ -1,8 +1,8 @@
 """Build a plan from the document of a plan file: check the type and range of every field.
 
 The verifier checks the plan that results. A content hash that does not match becomes a note of the plan (decision 6).
-In a file of the first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows.
-Its peaks omit the source of a hand-off at its last step: they are recomputed. Unknown metrics and notes are kept.
+In a file of the first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows. Its
+peaks omit the source of a hand-off at the hand-off's step, so they are recomputed. Unknown metrics and notes are kept.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     if len(names) > limits.ceiling(limits.ARENAS):  # each is compared with all rows
         raise limits.limit_error(limits.ARENAS, "the plan")
     columns = _columns(rows, {name: k for k, name in enumerate(names)})
-    places, own_arenas, reason = _placed(head, columns)
+    places, own_arenas, reason = _places_of(head, columns)
     for name in names:
         for field, value in vars(head.arenas[name]).items():
             if isinstance(value, int) and value < 0 and field != "witness_step":  # −1: no step
@@ -169,7 +169,7 @@ def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> P
     return replace(plan, notes={**plan.notes, model.CHANGED: "its content hash does not match its content"})
 
 
-def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
+def _places_of(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
     """Return ``(places, own_arenas, reason)``. ``reason``: how ``places`` was derived; empty if the file has them."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False

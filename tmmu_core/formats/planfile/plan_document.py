@@ -88,7 +88,7 @@ register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocume
 
 
 def schema_refusal(data: bytes, schema: str, searched: slice) -> str:
-    """Return why a document does not have ``schema`` in any version, or "".
+    """Return why a document does not have ``schema`` in any version, or ``""``.
 
     If the document is damaged, search the slice ``searched`` for the name of the schema.
     """
@@ -105,7 +105,8 @@ def schema_refusal(data: bytes, schema: str, searched: slice) -> str:
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # text; an arena with this name has a mapping instead
+    # The hash does not cover these notes of a reader. They are texts, unlike the note of an arena with such a name.
+    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
     return head

@@ -172,24 +172,24 @@ def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
         yield {"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}}
     rows = np.flatnonzero(plan.arena == number)
     rows = rows[np.lexsort((plan.offset[rows], plan.birth[rows]))].tolist()
-    for row, lane in zip(rows, _lanes(plan, rows), strict=True):
+    for row, track in zip(rows, _tracks(plan, rows), strict=True):
         tensor, birth = plan.row(row), int(plan.birth[row])
         details = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
         details |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
-        event = {"ph": "X", "name": tensor.tensor_id, "cat": tensor.role, "pid": process, "tid": lane + 1}
+        event = {"ph": "X", "name": tensor.tensor_id, "cat": tensor.role, "pid": process, "tid": track + 1}
         yield event | {"ts": birth, "dur": int(plan.held_until[row]) - birth, "args": details}
 
 
-def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
+def _tracks(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
     """Yield a track number for each of ``rows``, sorted by birth, so that no two slices of a track overlap."""
     free: list[int] = []
     used: list[tuple[int, int]] = []
     for row in rows:
         while used and used[0][0] <= plan.birth[row]:
             heappush(free, heappop(used)[1])
-        lane = heappop(free) if free else len(used)  # if no lane is free, all lanes 0 … len(used) − 1 are in use
-        heappush(used, (int(plan.held_until[row]), lane))
-        yield lane
+        track = heappop(free) if free else len(used)  # if no track is free, the tracks 0 … len(used) − 1 are in use
+        heappush(used, (int(plan.held_until[row]), track))
+        yield track
 
 
 def to_model_explorer(plan: Plan) -> bytes:

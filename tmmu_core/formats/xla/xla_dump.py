@@ -100,10 +100,10 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     buffers, notes, origins = read_dump(data)
     row_of = {buffer.id: i for i, buffer in enumerate(buffers)}
     columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.reuses, -1)) for b in buffers]
-    birth, death, size, offset, taken_over = np.array(columns, np.int64).T
+    birth, death, size, offset, reused_row = np.array(columns, np.int64).T
     problem = Problem(
         *("arena", tuple(row_of), birth, death, size.astype(np.uint64), np.ones(len(row_of), np.uint64)),
-        handoff_from=taken_over,
+        handoff_from=reused_row,
         roles=tuple([buffer.role for buffer in buffers]),
         gaps=tuple([buffer.gaps for buffer in buffers]) if any(buffer.gaps for buffer in buffers) else None,
     )
@@ -215,11 +215,11 @@ def _buffers(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], bas
     known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
     is_constant, is_parameter = (trait in allocation.traits for trait in (", constant", ", parameter "))
     may_live_out = "maybe-live-out" in allocation.traits
-    first = min([(ranges[name][0], -size, name) for name, size, _ in known], default=(0, 0, ""))[2]
+    first_value = min([(ranges[name][0], -size, name) for name, size, _ in known], default=(0, 0, ""))[2]
     for name, size, offset in known:
         birth, last = (0, steps - 1) if is_constant or (is_parameter and not may_live_out) else ranges[name]
         role = "output" if may_live_out and last == steps - 1 else "activation"
-        role = "input" if is_parameter and name == first else role
+        role = "input" if is_parameter and name == first_value else role
         role = "constant" if is_constant else role
         yield Buffer(deque([name]), birth, last + 1, size, base + offset, role)
 

@@ -80,7 +80,7 @@ def _origin_in(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigi
     file, line = text_of.get("source_file", ""), numbers.get("source_line", 0)
     if not file and "stack_frame_id" in numbers:
         file, line = _frame(numbers["stack_frame_id"], tables)
-    module, operator, phase = scopes_of(text_of.get("op_name", ""))
+    module, operator, phase = parse_op_name(text_of.get("op_name", ""))
     source = line_of(file, line) if file else ""
     return StorageOrigin(Origin(module, source), operator, phase) if module or source or operator else None
 
@@ -93,7 +93,7 @@ def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
     return _ESCAPED.sub(r"\1", tables["FileNames"].get(place.get("file_name_id", 0), "")), place.get("line", 0)
 
 
-def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
+def parse_op_name(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
     """Return ``(module, operator, phase)`` of an operation's name.
 
     The module consists of the model's names: functions (``jit(step)``) and control flow are omitted, and

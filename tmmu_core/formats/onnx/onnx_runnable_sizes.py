@@ -22,7 +22,7 @@ BROADCASTS = ("Add", "Sub", "Mul", "Div")  # operators whose operands have equal
 MAX_POINTS = 32  # maximum number of combinations of sizes that are tried
 
 
-def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
+def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
     """Change assumed ``sizes`` so that the model can run. Return the shapes, and notes. Raises ``InvalidIrShapes``."""
     notes = []
     limits = _lengths_of_tables(model, facts, sizes.dims) | _sizes_of_reshapes(model, facts, sizes.dims)
@@ -117,7 +117,8 @@ def _can_run(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:
         if operator == "Reshape":
             result = shape_of(node.output[0])
             # Inference gives no shape if the constant shape is impossible.
-            if node.input[1] in constants if result is None else elements_of(left) != elements_of(result):
+            is_wrong = node.input[1] in constants if result is None else elements_of(left) != elements_of(result)
+            if is_wrong:
                 return False
         elif not left or not (right := shape_of(node.input[1])):
             continue
