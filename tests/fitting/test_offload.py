@@ -7,11 +7,11 @@ from tests.support.golden import SAMPLES
 from tests.support.paths import read_graph_file
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.moves.offload import lower, single_moves
+from tmmu_core.fitting.moves.offload import lists_of_moves, single_moves
 from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, solve_input
 from tmmu_core.fitting.recompute.live_curve import run
-from tmmu_core.fitting.recompute.recompute_moves import lower as lower_by_recomputing
+from tmmu_core.fitting.recompute.recompute_moves import lists_of_moves as lower_by_recomputing
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.graph.model import View
@@ -67,7 +67,7 @@ def test_offloaded_tensor_leaves_again_for_the_cost_of_the_way_back() -> None:
     both = apply_moves(after, [move])
     assert both.graph == apply_moves(plan_input, [first, move]).graph
     sound(plan_input, both.graph)
-    found = lower(after, Capacity(12 * KIB))
+    found = lists_of_moves(after, Capacity(12 * KIB))
     assert [drops for moves in found for m in moves for drops in m.details["drops"]] == [["h", "fi"]]
 
 
@@ -90,7 +90,7 @@ def test_third_of_the_activations_of_resnet50_is_offloaded() -> None:
     before = solve_input(plan_input).plan
     whole = sum(map(needed, before.arenas))
     goal = whole - needed(before.arena_of["activations"]) // 3
-    moves = next(lower(plan_input, Capacity(goal)))
+    moves = next(lists_of_moves(plan_input, Capacity(goal)))
     after = apply_moves(plan_input, moves)
     solution = solve_input(after)
     assert sum(needed(arena) for arena in solution.plan.arenas if arena.name != "offload") <= goal
@@ -103,7 +103,7 @@ def test_third_of_the_activations_of_resnet50_is_offloaded() -> None:
 def test_recompute_continues_from_offloaded_tensors() -> None:
     plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
     whole = run(*recover_choice(plan_input)).total
-    away = apply_moves(plan_input, next(lower(plan_input, Capacity(whole * 9 // 10))))
+    away = apply_moves(plan_input, next(lists_of_moves(plan_input, Capacity(whole * 9 // 10))))
     moves = next(lower_by_recomputing(away, Capacity(whole * 8 // 10)))
     after = run(*recover_choice(apply_moves(away, moves)))
     assert after.total <= whole * 8 // 10

@@ -22,7 +22,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initia
 from tmmu_core.fitting.recompute.live_curve import MOST_FLOPS, Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, minimum_cut, nodes_to_recompute
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
-from tmmu_core.fitting.recompute.recompute_moves import lower
+from tmmu_core.fitting.recompute.recompute_moves import lists_of_moves
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.schedule import schedule_move
 from tmmu_core.fitting.recompute.write_graph import with_drops, write_graph
@@ -357,7 +357,7 @@ def test_tensor_without_bytes_is_kept() -> None:
     )
     model = recompute_model(PlanInput(graph))
     capacity = run(model, Choice.nothing(model)).total - 8 * KIB
-    moves = next(lower(PlanInput(graph), Capacity(capacity)), ())
+    moves = next(lists_of_moves(PlanInput(graph), Capacity(capacity)), ())
     assert moves
     assert not any("empty" in drop for move in moves for drop in move.details["drops"])
 
@@ -370,7 +370,7 @@ def test_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: 
     arena = list(model.liveness.arenas).index("activations")
     gradients = run(model, Choice.nothing(model)).total - 17 * KIB
     capacity = tensors * KIB + gradients
-    moves = next(lower(plan_input, Capacity(capacity)), None)
+    moves = next(lists_of_moves(plan_input, Capacity(capacity)), None)
     assert moves is not None
     after = apply_moves(plan_input, moves)
     sound(plan_input, after.graph)
@@ -386,7 +386,7 @@ def test_only_some_of_equal_layers_are_recomputed() -> None:
     model = recompute_model(start.plan_input)
     fixed = int(model.fixed.sum())
     capacity = fixed + (start.extent_bytes - fixed) * 30 // 100
-    moves = next(lower(start.plan_input, Capacity(capacity)))
+    moves = next(lists_of_moves(start.plan_input, Capacity(capacity)))
     assert sum(run(*recover_choice(apply_moves(start.plan_input, moves))).peaks) <= capacity
     assert 100 * total_cost(moves).extra_flops <= 129.8 * model.flops
 
@@ -409,7 +409,7 @@ def test_chain_with_temporaries_shrinks_to_a_few_tensors() -> None:
     tensors = [*map(T, h), *(T(f"t{k}") for k in range(12)), *(T(f"g{k}", role="gradient") for k in range(13))]
     plan_input = step(*forward, B("b", "Relu", h[-1], "g12"), *backward, tensors=tensors, outputs=("g0",))
     before = run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total
-    moves = next(lower(plan_input, Capacity(before - 7 * KIB)), None)
+    moves = next(lists_of_moves(plan_input, Capacity(before - 7 * KIB)), None)
     assert moves is not None
     sound(plan_input, apply_moves(plan_input, moves).graph)
 
@@ -419,7 +419,7 @@ def test_model_goes_below_its_lowest_cut() -> None:
     """One cut reaches 1,815,844,352 bytes. It costs 223 GFLOP from scratch and 45 from that cut."""
     graph = read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz")
     plan_input = initial_candidate(graph, PlanRequest(mode="backward")).plan_input
-    moves = next(lower(plan_input, Capacity(1_725_052_134)), None)
+    moves = next(lists_of_moves(plan_input, Capacity(1_725_052_134)), None)
     assert moves is not None
     found = run(*recover_choice(apply_moves(plan_input, moves)))
     assert found.total <= 1_725_052_134
@@ -482,7 +482,7 @@ def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[PlanInput, Reco
         -1 - e for e in range(len(model.in_idx)) if model.droppable[model.in_idx[e]] and dice.random() < share / 3
     ]
     choice = Choice.nothing(model).dropping(drops)
-    choice.away[:] = model.droppable & model.movable & np.array([dice.random() < away for _ in model.size], np.bool_)
+    choice.offloaded[:] = model.droppable & model.movable & [dice.random() < away for _ in model.size]
     return plan_input, model, choice
 
 
@@ -612,7 +612,7 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
     before = solve_input(gpt2).plan
     activations = needed(before.arena_of["activations"])
     rest = sum(map(needed, before.arenas)) - activations
-    moves = next(lower(gpt2, Capacity(rest + activations // 2)), None)
+    moves = next(lists_of_moves(gpt2, Capacity(rest + activations // 2)), None)
     assert moves is not None
     after = apply_moves(gpt2, moves)
     solution = solve_input(after)
@@ -630,7 +630,7 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
 @pytest.mark.slow
 def test_moves_are_sorted_by_cost_and_lower_the_peak(gpt2: PlanInput) -> None:
     model = recompute_model(gpt2)
-    lists = list(lower(gpt2, Capacity(0)))
+    lists = list(lists_of_moves(gpt2, Capacity(0)))
     costs = [sum(move.cost.extra_flops for move in moves) for moves in lists]
     gains = [sum(move.bytes for move in moves) for moves in lists]
     assert costs == sorted(costs)

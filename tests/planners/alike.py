@@ -151,7 +151,7 @@ def dropped(model: RecomputeModel, rng: random.Random) -> Choice:
     drops = [k * len(model.size) + s for k, s in uses if model.droppable[s] and rng.random() < share]
     drops += [-1 - e for e, s in enumerate(model.in_idx.tolist()) if model.droppable[s] and rng.random() < share / 2]
     choice = Choice.nothing(model).dropping(drops)
-    choice.away[:] = [bool(movable) and rng.random() < 0.2 for movable in model.movable]
+    choice.offloaded[:] = [bool(movable) and rng.random() < 0.2 for movable in model.movable]
     return choice
 
 

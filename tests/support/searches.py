@@ -164,7 +164,7 @@ def lowered(kind: str, name: str) -> Row:
             return True
 
         goal = Capacity(start.extent_bytes * share // 100)
-        lists = islice(room.lower(start.plan_input, goal, goes_on), 3)
+        lists = islice(room.lists_of_moves(start.plan_input, goal, goes_on), 3)
         row[f"to {share} %"] = {
             "lists": [[f"{move.what}: {move.bytes} B for {move.cost.weight}" for move in moves] for moves in lists],
             "asked": dict(asked),

@@ -1,9 +1,9 @@
 """Offload moves: copy idle storages to another memory and back.
 
 A *gap* is the time between two uses of a storage ``h``. A move offloads ``h`` in some of its gaps: at the start of the
-first, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; at the end of each, node ``h@back``
-copies it back. The cost of a move is the bytes transferred. Recompute moves and offload moves combine in any order,
-because both use the gaps and storages (``movable``) of the recompute model (``recompute/recompute_model.py``).
+first gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; at the end of each gap, a node
+``h@back`` copies it back. The cost of a move is the bytes transferred. Recompute moves and offload moves combine in any
+order, because both use the gaps and storages (``movable``) of the recompute model (``recompute/recompute_model.py``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,13 +50,13 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.members[0]))
 
 
-def lower(
+def lists_of_moves(
     plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
 ) -> Iterator[tuple[Move, ...]]:
     """Yield a list of moves for each goal that is met; the goals are ``shares`` of ``goal``, in parts per million.
 
-    Each list starts from the initial graph, and has a lower sum of peak live bytes than the list before. If the first
-    goal is missed, yield the moves found so far, but only if they lower the sum.
+    Each list starts from the initial graph, and has a lower sum of peak live bytes than the list before. If ``goal``
+    itself is missed, yield the moves found so far, but only if they lower the sum.
     """
     model, initial = recover_choice(plan_input)
     should_continue = progress_check(report, "offload")
@@ -86,7 +86,7 @@ def _offload_until(
     while (excess := _excess(model, found, bytes_over)) and should_continue():
         arenas = np.argsort(-found.peaks, kind="stable").tolist()
         offloads = (_offload_next(model, choice, found, arena, excess) for arena in arenas)
-        lower_peak = next((each for each in offloads if each is not None), None)
+        lower_peak = next((result for result in offloads if result is not None), None)
         if lower_peak is None:
             break
         choice, found = lower_peak
@@ -126,11 +126,12 @@ def _offload_next(
 
 
 def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, bytes_over: Excess) -> tuple[Choice, Run]:
+    """Keep storages in memory, largest first, if the goal is still met; return the new choice and its run."""
     found = run(model, choice)
-    offloaded = np.flatnonzero(choice.away & ~initial.away)
+    offloaded = np.flatnonzero(choice.offloaded & ~initial.offloaded)
     for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:MOST_CANCELLED].tolist():
         fewer = choice.without([d for d in (choice - initial).drops.tolist() if d >= 0 and d % len(model.size) == s])
-        fewer.away[s] = False
+        fewer.offloaded[s] = False
         after = run(model, fewer)
         if not _excess(model, after, bytes_over):
             choice, found = fewer, after
@@ -149,7 +150,7 @@ def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I6
 
 def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice:
     choice = Choice.nothing(model).dropping([int(at.gap_start[storage]) * len(model.size) + storage])
-    choice.away[storage] = True
+    choice.offloaded[storage] = True
     return choice
 
 
@@ -161,9 +162,9 @@ def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move
         by_operator.setdefault("@inputs" if producer < 0 else model.instr(producer), []).append(s)
     groups = []
     for members in by_operator.values():
-        away = np.zeros(len(model.size), np.bool_)
-        away[members] = True
-        groups.append((members, Choice(choice.drops[np.isin(choice.storages(model), members)], away)))
+        is_offloaded = np.zeros(len(model.size), np.bool_)
+        is_offloaded[members] = True
+        groups.append((members, Choice(choice.drops[np.isin(choice.storages(model), members)], is_offloaded)))
     return tuple(map(_move, steps_through(model, initial, groups)))
 
 

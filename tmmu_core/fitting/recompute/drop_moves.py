@@ -37,8 +37,8 @@ def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> Pla
     if "runs" in details[0]:
         position = {model.node_id(k): k for k in range(len(model.node_at))}
         return replace(plan_input, graph=write_runs(model, [position[node] for node in details[0]["runs"]]))
-    drops = [drop for each in details for drop in each["drops"]]
-    return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops, away=kind == "offload")))
+    drops = [drop for entry in details for drop in entry["drops"]]
+    return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops, offload=kind == "offload")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def best_single_steps(
 ) -> list[DropStep]:
     """Return the steps that add one group each to ``initial`` and lower the sum of peaks, lowest sum first."""
     base = run(model, initial)
-    found = [DropStep(model, each, drops - initial, base, run(model, initial | drops)) for each, drops in groups]
+    found = [DropStep(model, group, drops - initial, base, run(model, initial | drops)) for group, drops in groups]
     lower = [step for step in found if step.new_run.total < base.total]
     return sorted(lower, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]
 

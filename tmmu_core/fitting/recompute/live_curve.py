@@ -21,7 +21,8 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
-ROOM, SPARE = 6, 256  # maximum steps, lives and reads: about ``ROOM`` times those of the initial graph, plus ``SPARE``
+TABLE_FACTOR, TABLE_MARGIN = 6, 256
+"""Factor and margin of the maximum steps, lives and reads, compared with those of the initial graph."""
 MOST_FLOPS = 2**61  # maximum extra FLOPs counted, so that sums stay within 64 bits
 
 
@@ -33,7 +34,7 @@ class Choice:
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
     ``−1 − edge`` (an index into ``model.in_idx``): when the edge's node runs again for a later position, the edge's
     storage is dropped after that position."""
-    away: NDArray[np.bool_]  # shape (storages,): offloaded and copied back, instead of recomputed
+    offloaded: NDArray[np.bool_]  # shape (storages,): whether its drops are copied back instead of recomputed
 
     @classmethod
     def nothing(cls, model: RecomputeModel) -> Choice:
@@ -43,30 +44,30 @@ class Choice:
     @property
     def pairs(self) -> tuple[I64, I64]:
         """Positions and storages of the drops, without drops after recomputing runs."""
-        positions, storages = np.divmod(self.drops[self.drops >= 0], max(1, len(self.away)))
+        positions, storages = np.divmod(self.drops[self.drops >= 0], max(1, len(self.offloaded)))
         return positions, storages
 
     def storages(self, model: RecomputeModel) -> I64:
         """Return an array of shape (drops,): the storage of each drop."""
-        dropped: I64 = np.where(self.drops >= 0, self.drops % max(1, len(self.away)), 0)
+        dropped: I64 = np.where(self.drops >= 0, self.drops % max(1, len(self.offloaded)), 0)
         dropped[self.drops < 0] = model.in_idx[-1 - self.drops[self.drops < 0]]
         return dropped
 
     def __or__(self, other: Choice) -> Choice:
-        return replace(self.dropping(other.drops), away=self.away | other.away)
+        return replace(self.dropping(other.drops), offloaded=self.offloaded | other.offloaded)
 
     def __sub__(self, other: Choice) -> Choice:
-        return Choice(np.setdiff1d(self.drops, other.drops, assume_unique=True), self.away & ~other.away)
+        return Choice(np.setdiff1d(self.drops, other.drops, assume_unique=True), self.offloaded & ~other.offloaded)
 
     def dropping(self, codes: Sequence[int] | I64) -> Choice:
         """Return the choice with the drops ``codes`` added."""
         joined = np.concatenate([self.drops, np.asarray(codes, np.int64)])
         # With ``return_index``, NumPy sorts, which is fast here: almost all codes are in order. Else it hashes.
-        return Choice(np.unique(joined, return_index=True)[0], self.away.copy())
+        return Choice(np.unique(joined, return_index=True)[0], self.offloaded.copy())
 
     def without(self, codes: Sequence[int] | I64) -> Choice:
         """Return the choice without the drops ``codes``."""
-        return Choice(np.setdiff1d(self.drops, codes, assume_unique=True), self.away.copy())
+        return Choice(np.setdiff1d(self.drops, codes, assume_unique=True), self.offloaded.copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,17 +131,23 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
 
 
 class Tables:
-    """Arguments and results of simulations of one model, allocated for the longest simulation."""
+    """Arguments and results of simulations of one model, allocated for the longest simulation.
+
+    The attributes are named after fields of ``struct recompute`` in ``planners/native/native.h``, which describes them.
+    """
 
     def __init__(self, model: RecomputeModel) -> None:
         positions, storages = len(model.node_at), len(model.size)
-        lives, steps = storages + ROOM * len(model.out_idx) + SPARE, ROOM * positions + SPARE
-        reads = ROOM * len(model.in_idx) + SPARE
+        lives, steps = (
+            storages + TABLE_FACTOR * len(model.out_idx) + TABLE_MARGIN,
+            TABLE_FACTOR * positions + TABLE_MARGIN,
+        )
+        reads = TABLE_FACTOR * len(model.in_idx) + TABLE_MARGIN
         self.model = model
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever``: whether a storage is dropped. If so, the forward pass may reuse its bytes, even if it is saved."""
+        """``ever``: whether a storage is dropped at some step. Then the forward pass may reuse even a saved storage."""
         self.unread = np.zeros(storages, np.uint8)
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
@@ -185,17 +192,18 @@ class Tables:
         loops = library()
         if loops is None:
             return _Execution(self, choice).fill_tables()
-        return native.recompute(loops, self.call, drop_idx=storages, away=choice.away)
+        return native.recompute(loops, self.call, drop_idx=storages, away=choice.offloaded)
 
 
 class DropWalk:
     """Walks the initial order, and restores dropped storages before their next use.
 
-    Subclasses define the actions. An action returns whether it is possible; it clears ``dropped`` of what it restores.
+    Subclasses define the actions. An action returns whether it is possible; it clears ``dropped`` for the storages that
+    it restores.
     """
 
     run: Callable[[int], bool]  # run the node of a position
-    run_again: Callable[[int, int], bool]  # run the node of a position, again or delayed, before another position
+    run_again: Callable[[int, int], bool]  # run the node of a position before another; first or again
     copy_out: Callable[[int, int], bool]  # copy a storage to the other memory after a position, once for all its gaps
     copy_in: Callable[[int, int], bool]  # copy a storage back before a position
 
@@ -204,7 +212,7 @@ class DropWalk:
         positions, dropped = choice.pairs
         self.drops = csr_rows(np.searchsorted(positions, np.arange(len(model.node_at) + 1)), dropped)
         self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
-        self.producer, self.away = model.producer.tolist(), choice.away.tolist()
+        self.producer, self.offloaded = model.producer.tolist(), choice.offloaded.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
         self.after_runs: dict[int, list[int]] = {}  # position → storages to drop when it has run again for another one
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
@@ -213,11 +221,11 @@ class DropWalk:
 
     def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
         """Return position → whether its first run is delayed, because no result is read before it is dropped."""
-        unread = model.never_read.astype(int).tolist()  # 2: the storage is dropped before a node that runs reads it
+        unread = model.never_read.astype(int).tolist()  # 1: never read; 2: dropped before a node that runs reads it
         delayed = model.can_delay.tolist()
         for k in reversed(range(len(delayed))):
             for s in self.drops[k]:
-                unread[s] = 0 if self.away[s] else 2
+                unread[s] = 0 if self.offloaded[s] else 2
             results = [unread[s] for s in self.outputs[k] or self.inputs[k]]  # a view runs together with its storage
             delayed[k] = delayed[k] and bool(results) and min(results) > 0 and max(results) == 2
             if not delayed[k]:
@@ -230,7 +238,7 @@ class DropWalk:
         for k, inputs in enumerate(self.inputs):
             pending: list[int] = []
             if self.delayed[k] and not self.outputs[k]:
-                self.delayed[k] = self.dropped[inputs[0]]
+                self.delayed[k] = self.dropped[inputs[0]]  # a view waits only if its base is not live
             if self.delayed[k]:
                 self.delay(k)
             elif not all(self.restore(s, k, pending) for s in inputs if self.dropped[s]) or not self.run(k):
@@ -239,7 +247,7 @@ class DropWalk:
             for s in pending:
                 self.dropped[s] = self.ever[s] = True
             for s in pending:
-                if self.away[s] and not self.copied_out[s]:
+                if self.offloaded[s] and not self.copied_out[s]:
                     self.copied_out[s] = True
                     if not self.copy_out(s, k):
                         return False
@@ -252,7 +260,7 @@ class DropWalk:
             s = stack[-1]
             if not self.dropped[s]:
                 stack.pop()
-            elif self.away[s]:
+            elif self.offloaded[s]:
                 if not self.copy_in(s, k):
                     return False
             else:
@@ -336,7 +344,7 @@ class _Execution(DropWalk):
             self.flops = min(self.flops + self.node_flops[n], MOST_FLOPS)
         self.delayed[n] = False
         for y in self.outputs[n]:
-            is_restored = self.dropped[y] and not self.away[y]
+            is_restored = self.dropped[y] and not self.offloaded[y]
             self.begin_life(y, is_current=is_restored)
             self.dropped[y] &= not is_restored
         return self.end_step(n, k, further=True)

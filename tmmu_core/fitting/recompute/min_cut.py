@@ -82,7 +82,7 @@ def nodes_to_recompute(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
         (node_vertex[nodes], sink, run_price),
         (node_vertex[model.reader[reads]], vertex[model.in_idx[reads]], INFINITE),
     ]
-    columns = zip(*(np.broadcast_arrays(*each) for each in edges), strict=True)
+    columns = zip(*(np.broadcast_arrays(*columns) for columns in edges), strict=True)
     side = minimum_cut(2 + len(at.present) + len(nodes), *map(np.concatenate, columns))
     chosen = np.zeros(len(model.node_at), np.bool_)
     chosen[nodes] = side[node_vertex[nodes]]
@@ -123,9 +123,9 @@ def _dinic(start: list[int], to: list[int], residual: list[int], twin: list[int]
                 for e in path:
                     residual[e] -= pushed
                     residual[twin[e]] += pushed
-                full = next(d for d, e in enumerate(path) if residual[e] == 0)
-                v = to[twin[path[full]]]
-                del path[full:]
+                saturated = next(d for d, e in enumerate(path) if residual[e] == 0)
+                v = to[twin[path[saturated]]]
+                del path[saturated:]
                 continue
             edges = range(at[v], start[v + 1])
             at[v] = next((e for e in edges if residual[e] > 0 and level[to[e]] == level[v] + 1), start[v + 1])

@@ -3,7 +3,7 @@
 A cut across the peak (``min_cut.py``) recomputes a range of nodes at once, so a chain of n equal tensors still needs
 2·√n of them. Here, at a step with live bytes above the goal, each idle storage can be dropped after its previous use,
 even if it was recomputed. A chain then needs only a few tensors, but more FLOPs (Griewank 1992).
-The search is greedy: it adds the drops that save the most bytes above the goal per FLOP, at last removes unneeded ones.
+The search is greedy: it adds the drops that save the most bytes above the goal per FLOP, then removes unneeded ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ import numpy as np
 
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
-from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimmed
+from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, without_unneeded_drops
 
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
-MOST_PART = 4  # the target of a round is below the peak by at most 1 / ``MOST_PART`` of the peak
-TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
+TARGET_DIVISOR = 4  # the target of a round is below the peak by at most 1 / ``TARGET_DIVISOR`` of the peak
+MOST_TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
 STRIDES = (1, 2, 3, 4, 6)  # sets of drops: all idle storages, then all but every second one, …
 MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
@@ -32,9 +32,9 @@ def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
         point: Point | None = search.simulate(start.choice)
         while point is not None and search.simulations <= last_simulation and search.should_continue():
             peak = int(point.run.live[search.arena].max())
-            point = _step(search, point, peak - min(search.excess(point.run), peak // MOST_PART))
+            point = _step(search, point, peak - min(search.excess(point.run), peak // TARGET_DIVISOR))
             found += [] if point is None else [point]
-    return [*found, *trimmed(search, found, TRIMMED)]
+    return [*found, *without_unneeded_drops(search, found, MOST_TRIMMED)]
 
 
 def _step(search: Search, point: Point, level: int) -> Point | None:
@@ -67,13 +67,13 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
 
 def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
     """Yield sets of drops: subsets of all idle storages by ``STRIDES``, then the largest storages alone."""
-    by_producer = sorted(idle, key=lambda each: (int(model.producer[each.storage]), each.storage, each.drop))
-    drops = [each.drop for each in by_producer]
+    by_producer = sorted(idle, key=lambda i: (int(model.producer[i.storage]), i.storage, i.drop))
+    drops = [i.drop for i in by_producer]
     subsets = [tuple(drop for k, drop in enumerate(drops) if stride == 1 or k % stride) for stride in STRIDES]
     yield from (list(subset) for subset in dict.fromkeys(subsets) if len(subset) > 1)
     flops = model.node_flops[model.producer]
-    by_size = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.drop))
-    yield from ([each.drop] for each in by_size[:MOST_SINGLE])
+    by_size = sorted(idle, key=lambda i: (-int(model.size[i.storage]), int(flops[i.storage]), i.drop))
+    yield from ([largest.drop] for largest in by_size[:MOST_SINGLE])
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
@@ -83,10 +83,10 @@ def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
     live for the recomputation of the storage.
     """
     model = search.model
-    for each in idle:
-        drops = [each.drop]
-        storages = [each.storage] if each.drop < 0 else []
-        for storage in storages:
+    for candidate in idle:
+        drops = [candidate.drop]
+        storages = [candidate.storage] if candidate.drop < 0 else []
+        for storage in storages:  # the loop appends to the list
             n = int(model.producer[storage])
             for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):
                 operand = int(model.in_idx[edge])

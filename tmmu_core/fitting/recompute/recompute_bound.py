@@ -33,7 +33,7 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
     model = recompute_model(start.plan_input)
     droppable = model.movable if "offload" in allowed.kinds else model.droppable
     is_kept = ~droppable & ~liveness.storages.persistent
-    unknown = {each.name for each in unknown_operators(liveness.timeline, allowed.kinds)}
+    unknown = {operator.name for operator in unknown_operators(liveness.timeline, allowed.kinds)}
     is_kept[[s for s, n in enumerate(model.producer.tolist()) if n >= 0 and model.instr(n) in unknown]] = False
     before, after = [0] * len(order), [0] * len(order)  # unit → units that must run before it, after it; bit masks
     units = range(len(order))
@@ -45,8 +45,9 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
         for other in later[u]:
             after[u] |= after[other] | 1 << other
     all_units = (1 << len(order)) - 1
-    after_first = [all_units if each else 0 for each in order.starts_live.tolist()]
-    before_last = [all_units if each else 0 for each in order.stays_live.tolist()]
+    # Storage → units that must run after a unit that touches it, and units that must run before one; bit masks.
+    after_first = [all_units if starts_live else 0 for starts_live in order.starts_live.tolist()]
+    before_last = [all_units if stays_live else 0 for stays_live in order.stays_live.tolist()]
     for u in units:
         for s in {s for node in order.units[u] for s in order.touches[node]}:
             after_first[s] |= after[u]

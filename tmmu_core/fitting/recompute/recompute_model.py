@@ -113,17 +113,17 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     nodes = [index.graph.nodes[k] for k in node_at.tolist()]
     flops = graph_flops(index)
     known_flops = [flops[k] for k in node_at.tolist()]
-    node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in known_flops], np.int64)
-    is_output, starts_live = (storages_with(liveness, each) for each in (index.is_output, index.is_input))
+    node_flops = np.array([0 if n is None else min(n, MOST_NODE_FLOPS) for n in known_flops], np.int64)
+    is_output, starts_live = (storages_with(liveness, mask) for mask in (index.is_output, index.is_input))
     saved = saved_tensors(timeline, view_roots(index)[0])
     in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
     producer = np.full(count, -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(node_at), dtype=np.int64), np.diff(out_ptr))
     is_repeatable = [_may_run_again(node) and node.phase != "optimizer" for node in nodes]
-    can_rerun = np.array(is_repeatable, np.bool_) & np.array([each is not None for each in known_flops], np.bool_)
+    can_rerun = np.array(is_repeatable, np.bool_) & np.array([n is not None for n in known_flops], np.bool_)
     in_scope = np.zeros(count, np.bool_)
-    for at in [at for at, node in enumerate(nodes) if node.scope]:
-        in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = in_scope[out_idx[out_ptr[at] : out_ptr[at + 1]]] = True
+    for k in [k for k, node in enumerate(nodes) if node.scope]:
+        in_scope[in_idx[in_ptr[k] : in_ptr[k + 1]]] = in_scope[out_idx[out_ptr[k] : out_ptr[k + 1]]] = True
     movable = _has_one_tensor(liveness, node_at) & ~is_output & ~storages.persistent & ~in_scope
     movable &= (producer >= 0) | starts_live
     movable[_pinned_by_views(liveness, node_at, can_rerun & (node_flops == 0), (in_ptr, in_idx))] = False
@@ -226,13 +226,13 @@ def _pinned_by_views(liveness: Liveness, node_at: I64, is_free: Mask, reads: tup
     in_ptr, in_idx = reads
     found = []
     base, producer = (index.base >= 0).tolist(), index.producer.tolist()
-    for at, k in enumerate(node_at.tolist()):
+    for position, k in enumerate(node_at.tolist()):
         for i in index.outputs_of(k).tolist():
             s = storage_of[i]
             if not base[i] or producer[int(liveness.storages.head[s])] == k:
                 continue
-            others = [z for z in in_idx[in_ptr[at] : in_ptr[at + 1]].tolist() if z != s]
-            if others or not is_free[at]:
+            others = [z for z in in_idx[in_ptr[position] : in_ptr[position + 1]].tolist() if z != s]
+            if others or not is_free[position]:
                 found.append(s)
     return found
 
@@ -243,16 +243,16 @@ def _first_overwrites(liveness: Liveness, node_at: I64) -> I64:
     It can be the position of the node itself. Inputs that the node overwrites by ``in_place_write`` do not count.
     """
     index, roots = liveness.timeline.index, view_roots(liveness.timeline.index)[0]
-    position = {k: at for at, k in enumerate(node_at.tolist())}
-    writes = {s: [position[k] for k in writers] for s, writers in storage_writers(liveness).items()}
+    position_of = {node: k for k, node in enumerate(node_at.tolist())}
+    writes = {s: [position_of[node] for node in writers] for s, writers in storage_writers(liveness).items()}
     expires = np.full(len(node_at), NEVER, np.int64)
-    for k, at in position.items():
-        written_inputs = {i for i, _ in index.graph.nodes[k].in_place_write}
-        for i, x in enumerate(index.inputs_of(k).tolist()):
+    for node, k in position_of.items():
+        written_inputs = {i for i, _ in index.graph.nodes[node].in_place_write}
+        for i, x in enumerate(index.inputs_of(node).tolist()):
             writers = writes.get(int(liveness.storage_of[x]), [])
-            next_writer = bisect_right(writers, position.get(int(index.producer[roots[x]]), -1))
+            next_writer = bisect_right(writers, position_of.get(int(index.producer[roots[x]]), -1))
             if i not in written_inputs and next_writer < len(writers):
-                expires[at] = min(expires[at], writers[next_writer])
+                expires[k] = min(expires[k], writers[next_writer])
     return expires
 
 
@@ -280,18 +280,18 @@ def _in_place_candidates(liveness: Liveness, node_at: I64, uses: tuple[I64, I64]
     """Return position → edges whose storage the output may reuse in place (contract §1)."""
     in_ptr, in_idx = uses
     index, storages, storage_of = liveness.timeline.index, liveness.storages, liveness.storage_of
-    arena, of, heads = storages.arena.tolist(), storage_of.tolist(), storages.head.tolist()
+    arena, tensor_storage, heads = storages.arena.tolist(), storage_of.tolist(), storages.head.tolist()
     rows: list[list[int]] = []
-    for at, k in enumerate(node_at.tolist()):
+    for position, k in enumerate(node_at.tolist()):
         rows.append([])
         node = index.graph.nodes[k]
-        if node.inplace == "none" or len(node.outputs) != 1 or out_ptr[at] == out_ptr[at + 1]:
+        if node.inplace == "none" or len(node.outputs) != 1 or out_ptr[position] == out_ptr[position + 1]:
             continue
         y = int(index.outputs_of(k)[0])
-        target = of[y]
+        target = tensor_storage[y]
         if heads[target] != y:
             continue
-        edges = {int(in_idx[e]): e for e in range(in_ptr[at], in_ptr[at + 1])}
-        sources = [of[x] for x, _ in permitted_reuses(index, k)]
+        edges = {int(in_idx[e]): e for e in range(in_ptr[position], in_ptr[position + 1])}
+        sources = [tensor_storage[x] for x, _ in permitted_reuses(index, k)]
         rows[-1] += [edges[s] for s in sources if s in edges and s != target and arena[s] == arena[target]]
     return csr(rows)

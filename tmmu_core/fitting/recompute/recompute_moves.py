@@ -27,7 +27,7 @@ from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to_reduce, choice_of, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps, trimmed
+from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps, without_unneeded_drops
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
@@ -41,7 +41,7 @@ MOST_POINTS = 16  # maximum number of lists of moves if none fits
 def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     """Return the model and the initial choice; the model excludes offloaded storages from recomputation."""
     model, initial = recover_choice(plan_input)
-    return replace(model, droppable=model.droppable & ~initial.away), initial
+    return replace(model, droppable=model.droppable & ~initial.offloaded), initial
 
 
 def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None, list[Point]]:
@@ -71,10 +71,10 @@ def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
 
         least = bisect_left(range(len(drops)), True, key=lambda count: not search.excess(with_first_drops(count).run))
         found.append(with_first_drops(least))
-    return trimmed(search, found, 1)
+    return without_unneeded_drops(search, found, 1)
 
 
-def lower(
+def lists_of_moves(
     plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
 ) -> Iterator[tuple[Move, ...]]:
     """Yield the cheapest list of moves found for each goal; the goals are ``shares`` of ``goal``, in parts per million.
@@ -105,7 +105,7 @@ def lower(
         if point is None:
             points_over_goal = [*cuts, *others]
             break
-        known |= {each.key: each for each in (*others, point) if not search.excess(each.run)}
+        known |= {found.key: found for found in (*others, point) if not search.excess(found.run)}
         if lowest is None or point.run.total < lowest.total:
             lowest = point.run
             yield _moves_of(model, initial, point.choice)
@@ -158,7 +158,7 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
 
 
 def _nested_points(search: Search, cuts: Sequence[Point]) -> list[Point]:
-    """Search nested recomputation from the cut with the least excess, from cheap cuts near it, and from no drops."""
+    """Search nested recomputation from the cut with the least excess, cheap cuts near it, and the initial point."""
     initial_excess = search.excess(search.initial_point.run)
     points = sorted(cuts, key=lambda point: (search.excess(point.run), point.key))
     excess = [search.excess(point.run) for point in points]

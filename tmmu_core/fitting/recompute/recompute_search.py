@@ -82,7 +82,7 @@ class Search:
         found = {b"": self.initial_point}
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
-        cost = self.model.size * (idle & ~self.initial.away)  # already offloaded storages cost nothing
+        cost = self.model.size * (idle & ~self.initial.offloaded)  # already offloaded storages cost nothing
         costs_in_segments = (
             np.where(is_between, 0, cost * price)
             for is_between in segmentations(self.model, self.boundary)

@@ -27,7 +27,7 @@ def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     model = recompute_model(replace(plan_input, graph=added.original_graph()))
     drops, offloaded = added.drops(model), set(added.copied_tensor.values())
     choice = with_drops(model, Choice.nothing(model), [drop for drop in drops if drop[0] not in offloaded])
-    return model, with_drops(model, choice, [drop for drop in drops if drop[0] in offloaded], away=True)
+    return model, with_drops(model, choice, [drop for drop in drops if drop[0] in offloaded], offload=True)
 
 
 class _Added:
@@ -39,14 +39,14 @@ class _Added:
         self.originals: dict[str, Node] = {}  # recomputing node → its original (``_without_state``)
         self.copied_tensor: dict[str, str] = {}  # copy node → the original tensor that is copied
         self.original_of: dict[str, str] = {}  # recomputed tensor, tensor copied back, or view of either → original
-        self.away: set[str] = set()  # tensors in the other memory
+        self.offloaded: set[str] = set()  # tensors in the other memory
         for node in graph.nodes:
             if node.offloads:
                 self.copied_tensor[node.node_id] = node.offloads
                 if node.instr == "copy_in":
                     self.original_of[node.outputs[0]] = node.offloads
                 elif node.instr == "copy_out":
-                    self.away.add(node.outputs[0])
+                    self.offloaded.add(node.outputs[0])
             if node.recomputes in nodes and node.node_id.startswith(f"{node.recomputes}{MARK}"):
                 original = _without_state(nodes[node.recomputes])
                 if len(node.outputs) == len(original.outputs):
@@ -63,9 +63,9 @@ class _Added:
 
     def original_graph(self) -> Graph:
         repeated = {node.node_id for node in self.originals.values()}
-        removed = self.original_of.keys() | self.away | {f"{node_id}{STATE}" for node_id in repeated}
+        removed = self.original_of.keys() | self.offloaded | {f"{node_id}{STATE}" for node_id in repeated}
         tensors = []
-        for tensor in (each for each in self.graph.tensors if each.id not in removed):
+        for tensor in (tensor for tensor in self.graph.tensors if tensor.id not in removed):
             if tensor.view is not None and tensor.view.base_tensor_uid in self.original_of:
                 base = self.original_of[tensor.view.base_tensor_uid]
                 view = msgspec.structs.replace(tensor.view, base_tensor_uid=base)

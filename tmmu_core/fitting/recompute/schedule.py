@@ -99,13 +99,14 @@ class ScheduleProblem:
         self.work += 2 * len(runs)
         return max(accumulate(change))
 
-    def without_needless(self, runs: list[int]) -> list[int]:
+    def without_unneeded_runs(self, runs: list[int]) -> list[int]:
         """Return ``runs`` after removing repeated runs while the limit holds, those with the most FLOPs first."""
         count = 0
         while count != len(runs):
             count = len(runs)
             for n in sorted(set(runs), key=lambda n: (-self.flops[n], n)):
-                for k in [k for k, each in enumerate(runs) if each == n][:0:-1]:
+                positions = [k for k, run in enumerate(runs) if run == n]
+                for k in reversed(positions[1:]):
                     fewer = runs[:k] + runs[k + 1 :]
                     if self.work < self.most_work and self.peak_bytes(fewer) <= self.limit:
                         runs = fewer
@@ -117,7 +118,7 @@ class _Schedule:
 
     def __init__(self, problem: ScheduleProblem, goals: Goals) -> None:
         self.problem, self.goals, self.runs = problem, goals, list[int]()
-        self.excess = self.most = 0  # bytes over the limit: summed over the steps that exceed it, and at the fullest
+        self.excess = self.most_excess = 0  # bytes over the limit, summed over the steps; the most at one step
         self.live_goals: set[int] = set()  # goals whose results are live at a step over the limit
         self.live = set(problem.loaded)
         self.live_bytes = problem.bytes_of(problem.loaded)
@@ -139,7 +140,7 @@ class _Schedule:
         return last
 
     def fill(self) -> bool:
-        """Run all goals; return ``False`` above ``MOST_WORK``, or if a node would read an overwritten storage."""
+        """Run all goals; return ``False`` above the maximum work or runs, or if a node would read overwritten bytes."""
         problem, frames, highest = self.problem, self.frames, -1
         for place, goal in enumerate(self.goals):
             if goal in self.done:
@@ -179,7 +180,7 @@ class _Schedule:
             self._drop(place, limit)
         if self.live_bytes > limit:
             self.excess += self.live_bytes - limit
-            self.most = max(self.most, self.live_bytes - limit)
+            self.most_excess = max(self.most_excess, self.live_bytes - limit)
             kept = [s for s in self.live if not (self.pinned[s] or problem.droppable[s]) and problem.producer[s] >= 0]
             self.live_goals.update(problem.producer[s] for s in kept)
         self.pinned.subtract(writes)
@@ -255,16 +256,18 @@ def search_schedule(problem: ScheduleProblem, should_continue: Callable[[], bool
             if found.fill():
                 if not found.excess:
                     problem.work = 0
-                    return problem.without_needless(found.runs)
-                heappush(queue, (found.excess, found.most, len(known), found))
+                    return problem.without_unneeded_runs(found.runs)
+                heappush(queue, (found.excess, found.most_excess, len(known), found))
             continue
         if not queue:
             return None
         *_, found = heappop(queue)
-        large = tuple(goal for goal in found.goals if SMALL_GOAL * problem.bytes_of(problem.writes[goal]) >= found.most)
+        large = tuple(
+            goal for goal in found.goals if SMALL_GOAL * problem.bytes_of(problem.writes[goal]) >= found.most_excess
+        )
         if large not in expanded:
             expanded.add(large)
-            pending = (each for each in _repairs(found, set(large)) if each not in known)
+            pending = (goals for goals in _repairs(found, set(large)) if goals not in known)
     return None
 
 
@@ -296,15 +299,15 @@ def schedule_move(
     runs = search_schedule(problem, progress_check(report, "schedule"))
     if runs is None:
         return None
-    again = [n for n, count in Counter(runs).items() for _ in range(count - 1)]
-    storages = dict.fromkeys(s for n in again for s in problem.writes[n] if problem.droppable[s])
+    repeated = [n for n, count in Counter(runs).items() for _ in range(count - 1)]
+    storages = dict.fromkeys(s for n in repeated for s in problem.writes[n] if problem.droppable[s])
     tensors = tuple(model.name_of(s) for s in storages)
     return Move(
         "recompute",
         "run the nodes in another order" + (f" and recompute {some_names(tensors)}" if tensors else ""),
         WHY,
         tensors,
-        tuple(model.node_id(n) for n in dict.fromkeys(again)),
-        Cost(sum(problem.flops[n] for n in again), 0, len(again)),
+        tuple(model.node_id(n) for n in dict.fromkeys(repeated)),
+        Cost(sum(problem.flops[n] for n in repeated), 0, len(repeated)),
         details={"runs": [model.node_id(n) for n in runs]},
     )

@@ -17,7 +17,7 @@ from tmmu_core.fitting.recompute.live_curve import Choice, Run
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
-DISTANCES = (1, 0)
+DISTANCE_EXPONENTS = (1, 0)
 """Exponents of the number of steps until the next use, in the rank of an idle storage. 0 ignores the steps. With 1, the
 bytes of a storage count only up to the excess over the goal."""
 MOST_IMPROVED = 6  # maximum number of results that are improved, cheapest first
@@ -40,17 +40,17 @@ def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
     """Return the results of sweeps: the cheapest that fit, without unneeded drops, and those that do not fit."""
     found: dict[tuple[int, int, int], Point] = {}
     last_simulation = search.simulations + search.most_simulations // 4
-    for distance in DISTANCES:
+    for exponent in DISTANCE_EXPONENTS:
         for start in starts:
             if search.simulations > last_simulation or not search.should_continue():
                 break
-            point = sweep(search, start.choice, distance)
+            point = sweep(search, start.choice, exponent)
             found.setdefault(point.key, point)
     others = [point for point in found.values() if search.excess(point.run)]
-    return [*trimmed(search, found.values(), MOST_IMPROVED), *others]
+    return [*without_unneeded_drops(search, found.values(), MOST_IMPROVED), *others]
 
 
-def trimmed(search: Search, points: Iterable[Point], most: int) -> list[Point]:
+def without_unneeded_drops(search: Search, points: Iterable[Point], most: int) -> list[Point]:
     """Return the ``most`` cheapest points that fit, without their unneeded drops."""
     fitting = [point for point in points if not search.excess(point.run)]
     return [_remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:most]]
@@ -65,14 +65,14 @@ def cheapest_of(search: Search, points: Iterable[Point]) -> Point | None:
 def improve(search: Search, points: Iterable[Point]) -> Point | None:
     """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits."""
     known = {point.key: point for point in points if not search.excess(point.run)}
-    return cheapest_of(search, [_improved(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]])
+    return cheapest_of(search, [_replace_drops(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]])
 
 
-def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[int] = frozenset()) -> Point:
+def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[int] = frozenset()) -> Point:
     """Add drops to ``choice`` until the goal is met or no drop helps, and return the point.
 
-    ``distance`` is one of ``DISTANCES``; ``forbidden`` drops are not added. Drops help if the first step above the goal
-    is later or has fewer bytes, or if fewer bytes are above the goal in total.
+    ``exponent`` is one of ``DISTANCE_EXPONENTS``; ``forbidden`` drops are not added. Drops help if the first step above
+    the goal is later or has fewer bytes, or if fewer bytes are above the goal in total.
     """
     model, arena, initial = search.model, search.arena, search.initial_point.run
     level = int(initial.peaks[arena] - model.fixed[arena]) - search.excess(initial)
@@ -94,8 +94,8 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
             break
         peak_excess = int(live.max()) - level
         bytes_to_free = max(int(live[step]) - level, peak_excess * len(live) // EXCESS_DIVISOR)
-        counted = np.minimum(model.size, peak_excess) if distance else model.size
-        drops = _cheapest_drops(search, point.run, step, idle, bytes_to_free, (counted, distance))
+        counted = np.minimum(model.size, peak_excess) if exponent else model.size
+        drops = _cheapest_drops(search, point.run, step, idle, bytes_to_free, (counted, exponent))
         for tried in [drops, *([drop] for drop in drops if len(drops) > 1)]:
             better = _drop_with_operands(search, point, tried, step, level)
             if better is not None:
@@ -117,20 +117,20 @@ def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step
     for _ in range(MOST_OPERAND_ROUNDS):
         choice = choice.dropping(drops)
         tried = search.simulate(choice)
-        if _progresses(point.run, tried.run, arena, level):
+        if _is_better(point.run, tried.run, arena, level):
             return tried
         steps = np.flatnonzero(tried.run.for_position == point.run.for_position[step])
         if not len(steps):
             return None
         fullest = int(steps[tried.run.live[arena][steps].argmax()])
         idle = idle_at(search.model, tried.run, fullest, arena)
-        drops = [each.drop for each in idle if each.storage not in live_before]
+        drops = [operand.drop for operand in idle if operand.storage not in live_before]
         if not drops:
             return None
     return None
 
 
-def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
+def _is_better(before: Run, after: Run, arena: int, level: int) -> bool:
     """Return whether the first position above ``level`` is later or has a lower peak, or fewer bytes are above it."""
     over = np.flatnonzero(after.live[arena] > level)
     if not len(over):
@@ -150,18 +150,22 @@ def bytes_above(live: I64, level: int) -> int:
 def _cheapest_drops(
     search: Search, run: Run, step: int, idle: list[Idle], missing: int, rank_by: tuple[I64, int]
 ) -> list[int]:
-    """Return drops that together free ``missing`` bytes at a step, in the order of the rank (see ``DISTANCES``).
+    """Return drops that together free ``missing`` bytes at a step, by rank (``DISTANCE_EXPONENTS``).
 
-    ``rank_by``: array of shape (storages,) with the bytes that count, and one of ``DISTANCES``.
+    ``rank_by``: array of shape (storages,) with the bytes that count, and one of ``DISTANCE_EXPONENTS``.
     """
     available = np.zeros(len(search.model.size), np.bool_)
     available[run.lives.storage[(run.lives.birth <= step) & (run.lives.last >= step)]] = True
     is_available = available.tolist()
-    counted, distance = rank_by
+    counted, exponent = rank_by
 
-    def rank(each: Idle) -> tuple[float, int, int]:
-        flops = _flops_to_restore(search, is_available, each.storage)
-        return (flops + 1) / int(counted[each.storage]) / each.distance**distance, each.storage, each.drop
+    def rank(candidate: Idle) -> tuple[float, int, int]:
+        flops = _flops_to_restore(search, is_available, candidate.storage)
+        return (
+            (flops + 1) / int(counted[candidate.storage]) / candidate.distance**exponent,
+            candidate.storage,
+            candidate.drop,
+        )
 
     drops = []
     for _, storage, drop in sorted(map(rank, idle)):
@@ -285,7 +289,7 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
     return is_needed
 
 
-def _improved(search: Search, point: Point) -> Point:
+def _replace_drops(search: Search, point: Point) -> Point:
     """Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results."""
     last_simulation = search.simulations + search.most_simulations // 8
     point = search.simulate(point.choice)
@@ -297,5 +301,5 @@ def _improved(search: Search, point: Point) -> Point:
         tried.add(drop)
         other = sweep(search, point.choice.without([drop]), 1, frozenset([drop]))
         if not search.excess(other.run):
-            point = min(point, _remove_drops(search, other), key=lambda each: each.key)
+            point = min(point, _remove_drops(search, other), key=lambda point: point.key)
     return point

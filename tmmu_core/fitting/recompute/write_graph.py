@@ -43,8 +43,8 @@ def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
     return tuple((model.name_of(s), model.node_id(k) + mark) for k, s, mark in sorted(drops))
 
 
-def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]], away: bool = False) -> Choice:
-    """Return ``choice`` with ``drops`` added; with ``away`` the tensors are offloaded.
+def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]], offload: bool = False) -> Choice:
+    """Return ``choice`` with ``drops`` added; with ``offload``, the tensors are offloaded.
 
     Raises ``InvalidIrShapes`` (reason ``recompute``) for an invalid drop.
     """
@@ -60,17 +60,17 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
         k = position.get(after if after in position else after.removesuffix(MARK))
         if k is None:
             raise _rejected(f"unknown node {after!r} in a recompute move", tensor, after)
-        if not (model.movable if away else model.droppable)[s]:
-            raise _rejected(f"tensor {tensor!r} cannot be {'offloaded' if away else 'recomputed'}", tensor, after)
+        if not (model.movable if offload else model.droppable)[s]:
+            raise _rejected(f"tensor {tensor!r} cannot be {'offloaded' if offload else 'recomputed'}", tensor, after)
         edges = [e for e in range(model.in_ptr[k], model.in_ptr[k + 1]) if model.in_idx[e] == s]
         if after not in position and not edges:
             raise _rejected(f"node {after!r} does not read tensor {tensor!r}", tensor, after)
         if k < model.producer[s]:
             raise _rejected(f"tensor {tensor!r} is computed after node {after!r}, not before", tensor, after)
         codes += [k * len(model.size) + s] if after in position else [-1 - e for e in edges]
-        offloaded += [s] if away else []
+        offloaded += [s] if offload else []
     extended = choice.dropping(codes)
-    extended.away[offloaded] = True
+    extended.offloaded[offloaded] = True
     return extended
 
 
@@ -239,7 +239,7 @@ class _Writer(DropWalk):
 
     def _run_delayed_views(self, position: int, k: int) -> None:
         for s in self.outputs[position]:
-            self.dropped[s] = self.dropped[s] and self.away[s]
+            self.dropped[s] = self.dropped[s] and self.offloaded[s]
             for view in self.delayed_views.pop(s, ()):
                 self._first_run(view, k)
 
@@ -294,7 +294,7 @@ class _Writer(DropWalk):
             raise _rejected(what, "", node.node_id, hint)
         if self.delayed[position]:
             return self._first_run(position, k)
-        inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
+        inputs = tuple(self._current_name(n, number, i, k) for number, i in enumerate(self.index.inputs_of(n).tolist()))
         if operator_of(node.instr).is_random:
             inputs = (*inputs, self._state(n))
         number = self._next_run(n)
@@ -304,7 +304,7 @@ class _Writer(DropWalk):
             name = tensor.id + run_suffix(number)
             outputs.append(name)
             view = tensor.view
-            if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.away[s]:
+            if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.offloaded[s]:
                 self.current[s] = run_suffix(number)
                 self.dropped[s] = False
             if view is not None:
@@ -347,9 +347,9 @@ class _Writer(DropWalk):
             )
         return state
 
-    def _current_name(self, n: int, at: int, i: int, k: int) -> str:
-        """Return the current name of operand ``i``; if the node overwrote it in place, the name of the result."""
-        if any(at == x for x, _ in self.index.graph.nodes[n].in_place_write):
+    def _current_name(self, n: int, number: int, i: int, k: int) -> str:
+        """Return the current name of tensor ``i``, input ``number``; if the node overwrote it, that of the result."""
+        if any(number == x for x, _ in self.index.graph.nodes[n].in_place_write):
             while i in self.overwritten_by:
                 i = self.overwritten_by[i]
         return self._name(i, k)

@@ -389,7 +389,7 @@ class _FitSearch:
         ``shares``: the goals, in parts per million of ``self.goal``. If a list exceeds the maximum cost, the list with
         the lowest peak found within this cost replaces it and is the last.
         """
-        for moves in COSTLY[kind].lower(base.plan_input, self.goal, self.watch, shares):
+        for moves in COSTLY[kind].lists_of_moves(base.plan_input, self.goal, self.watch, shares):
             if self.exceeds_cost((*base.moves, *moves)):
                 assert self.allowed.max_cost is not None
                 flops_left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
