@@ -43,8 +43,8 @@ class PlannerEntry:
 
         A planner without slots gets only storages that have bytes or are colocated; others get their fixed offset or 0.
 
-        Raises ``AlignmentViolation`` for a misaligned fixed offset. Raises ``InvalidIrShapes`` for constraints that
-        only ``reuse`` observes (``planner_option``), and for a slot that misses a fixed offset (``fixed_offset``).
+        Raises ``AlignmentViolation`` for a misaligned fixed offset, and ``InvalidIrShapes`` for constraints that only
+        ``reuse`` observes (reason ``planner_option``) or a slot that misses a fixed offset (reason ``fixed_offset``).
         """
         terms = problem.reuse
         if terms is not None and self.name == "auto":
@@ -97,8 +97,10 @@ _ENTRIES = (
     PlannerEntry("greedy", "one storage at a time; options select order and gap", {"order": "size", "fit": "lowest"}),
     PlannerEntry("portfolio", "the best of the greedy runs with every order and fit", {"max_nodes": None}),
     PlannerEntry(
-        *("search", "local search on the order in which greedy places"),
-        *({"iterations": 400, "seed": 0, "max_nodes": None}, "portfolio:search"),
+        "search",
+        "local search on the order in which greedy places",
+        {"iterations": 400, "seed": 0, "max_nodes": None},
+        "portfolio:search",
     ),
     PlannerEntry(
         "exact",

@@ -2,12 +2,13 @@
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
 * **grid**: each live storage of alignment g or more, except the topmost one, takes a multiple of g bytes.
-* **hand-off**: a storage that dies at the step counts too if it conflicts with all live storages. It conflicts with the
-  storage that could reuse it in place if the two must not alias or have different fixed offsets.
+* **hand-off**: at the birth of j, which may reuse i in place, the dead storage i counts too if it conflicts with all
+  live storages. It conflicts with j if the two must not alias or have different fixed offsets.
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-Each rule except **fixed** gives the weight of a clique in the conflict graph. Reserved bytes below it are added.
+Each rule except **fixed** gives the weight of a clique in the conflict graph. Reserved bytes below this weight are
+added to it.
 """
 
 from dataclasses import dataclass, replace

@@ -154,6 +154,7 @@ def _both_ways(pairs: I64, n: int) -> I64:
 
 
 def _check_fixed(cols: Columns) -> None:
+    """Raise ``InvalidIrShapes`` if conflicting storages are fixed on common bytes: a sweep over the births."""
     rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
     parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
     live: list[tuple[int, int]] = []  # (offset, storage), sorted; no two share a byte
@@ -193,7 +194,7 @@ def align_up(at: int, alignment: int) -> int:
 def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tightest: bool = False) -> int:
     """Return the lowest offset of ``size`` free bytes; with ``tightest``, the offset in the smallest gap.
 
-    ``blocked``: ranges ``[start, end)`` of bytes. Without a gap, the offset is above all blocked ranges.
+    ``blocked``: ranges ``[start, end)`` of bytes. If no gap is large enough, the offset is above all blocked ranges.
     """
     edge, best, smallest = 0, -1, -1
     for start, end in sorted(blocked):

@@ -152,6 +152,7 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
+    """Return the offsets of a run of the Python loop."""
     offset = [-1] * len(cols)
     is_placed = np.zeros(len(cols.part_lo), np.bool_)
     for i in sequence:

@@ -63,7 +63,7 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 def best_greedy(
     cols: Columns, bound: Bound, meter: Meter | None = None, runs: Sequence[tuple[str, str]] = RUNS, *, goal: int = 0
 ) -> Best:
-    """Return the first run with the lowest extent. Stop at an extent ≤ the bound or ``goal``, or by ``meter``."""
+    """Return the first run of lowest extent. Stop at an extent ≤ max(bound, ``goal``), or at the limit of ``meter``."""
     target = max(bound.bytes, goal)
     sequences: dict[str, list[int]] = {}
     alignment, crown = crown_of(cols, bound)

@@ -163,7 +163,7 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
 
 
 def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
-    """Return ``(first, begin, end)`` of the live parts (between gaps); storage i has ``first[i]:first[i + 1]``."""
+    """Return ``(first, begin, end)`` of the live parts (between gaps); storage i has rows ``first[i]:first[i + 1]``."""
     n = len(problem)
     birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
     if problem.gaps is None or not any(problem.gaps):
@@ -185,7 +185,7 @@ GIVEN = "given"  # planner name of a plan whose offsets are read from a file
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Recorded:
-    """Data of a recorded allocator in addition to live ranges. Readers define subclasses."""
+    """Data of a recorded allocator besides the live ranges of its buffers. Readers define subclasses."""
 
     categories: tuple[str, ...]  # category per storage (contract §12, "Snapshots")
     reserved_peak_bytes: int | None

@@ -2,9 +2,9 @@
 
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
-learn from conflicts (:mod:`.branching`). Each packing lowers the extent; a complete search without a packing raises
-the bound above its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between
-branch and bound and large neighbourhood search (:mod:`.lns`).
+learn from conflicts (:mod:`.branching`). Each packing lowers the extent; a complete search without a packing raises the
+bound above the capacity searched. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates
+between branch and bound and large neighbourhood search (:mod:`.lns`).
 
 The budget is a number of nodes, so that the same input gives the same packing on every machine. A node costs O(entries)
 (:mod:`.search_model`) in the worst case, about ten microseconds on the MiniMalloc instances.
@@ -45,9 +45,9 @@ ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 1
 """Level and branching order (an index into :data:`.branching.OPENING_WEIGHTS`) of each attempt. The *peak* is the
 storages that are live at a step with at least level / 16 of the target in live bytes."""
 MAX_WHOLE_STEPS = 16  # an attempt with all storages needs a mean live range of at most this many compressed steps
-MIN_NODES = 64
-Reported = Callable[[int], int]
-NODES_PER_STORAGE = (16, 5)  # nodes added to ``MIN_NODES`` per 4 storages of an attempt: peak only, all storages
+MIN_NODES, NODES_PER_STORAGE = 64, (16, 5)
+"""Nodes of an attempt: ``MIN_NODES``, and these per 4 storages (peak only, all storages)."""
+InArena = Callable[[int], int]  # extent or bound of a part of an arena → that of the arena
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -63,12 +63,12 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
 
 
 def exact_from(
-    cols: Columns, bound: Bound, start: Best | None, options: Mapping[str, Any], meter: Meter, reported: Reported = int
+    cols: Columns, bound: Bound, start: Best | None, options: Mapping[str, Any], meter: Meter, in_arena: InArena = int
 ) -> Packing:
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
     Further options: ``use_lns``, ``accept_near`` (end early if the extent is less than one alignment above the
-    bound). ``cols`` may be a part of the arena: ``reported`` turns its figures into those of the arena.
+    bound). ``cols`` may be a part of the arena: ``in_arena`` turns its figures into those of the arena.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -78,10 +78,10 @@ def exact_from(
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
     if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
-        return _pack_around_always_live(cols, bound, start, always, options, meter, reported)
+        return _pack_around_always_live(cols, bound, start, always, options, meter, in_arena)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
-    log = ProgressLog(start.extent, lower, lambda *row: meter.improved(problem.arena, *map(reported, row)))
+    log = ProgressLog(start.extent, lower, lambda *row: meter.improved(problem.arena, *map(in_arena, row)))
     if start.extent > max(lower, goal):
         if not cols.is_small:
             notes["why"] = "sizes beyond 2^62: greedy only"
@@ -101,7 +101,7 @@ def exact_from(
             else:
                 offset = found
                 log.record(notes["nodes"], extent_of(cols, offset), lower)
-            notes[PROGRESS_NOTE] = [[nodes, *map(reported, row)] for nodes, *row in log.rows]
+            notes[PROGRESS_NOTE] = [[nodes, *map(in_arena, row)] for nodes, *row in log.rows]
     _reject_if_proven(problem, lower, bound.max_live)
     is_optimal = extent_of(cols, offset) == lower
     return Packing(offset_column(cols, offset), lower_bound=lower, optimal=is_optimal, stopped=stopped, notes=notes)
@@ -119,7 +119,7 @@ def always_live(cols: Columns) -> Mask:
 
 
 def _pack_around_always_live(
-    cols: Columns, bound: Bound, start: Best, always: Mask, options: Mapping[str, Any], meter: Meter, reported: Reported
+    cols: Columns, bound: Bound, start: Best, always: Mask, options: Mapping[str, Any], meter: Meter, in_arena: InArena
 ) -> Packing:
     """Pack the always live storages below the others; move one of them to the top if that lowers the extent.
 
@@ -140,10 +140,10 @@ def _pack_around_always_live(
         with_top = -(-rest_bytes // grid) * grid + base - top_padding
         return max(bound.bytes, min(base + rest_bytes, with_top))
 
-    def reported_total(rest_bytes: int) -> int:
-        return reported(min(start.extent, total_of(rest_bytes)))
+    def rest_in_arena(rest_bytes: int) -> int:
+        return in_arena(min(start.extent, total_of(rest_bytes)))
 
-    packing = exact_from(inner, bound_of(inner), None, {**options, "minimise": True}, meter, reported_total)
+    packing = exact_from(inner, bound_of(inner), None, {**options, "minimise": True}, meter, rest_in_arena)
     extent = extent_of(inner, packing.offset)
     lower, total = total_of(packing.lower_bound or 0), total_of(extent)
     offset = np.zeros(len(cols), np.uint64)

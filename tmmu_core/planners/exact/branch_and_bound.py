@@ -104,8 +104,8 @@ class PlainSearch(Propagation):
         Begin at the lowest unit that has no hole; the rank breaks ties. Go down to a neighbour that fits below,
         until there is none. The neighbours that can fill the hole of a unit count as below it.
         """
-        is_placed, low, rank = self.placed_since, self.low, self.rank
-        open_units = (u for u in range(self.count) if is_placed[u] is None and u not in self.hole)
+        placed_since, low, rank = self.placed_since, self.low, self.rank
+        open_units = (u for u in range(self.count) if placed_since[u] is None and u not in self.hole)
         best = min(open_units, key=lambda u: (low[u], rank[u]), default=-1)
         u = -1
         while best >= 0:
@@ -113,7 +113,7 @@ class PlainSearch(Propagation):
             hole = self.hole.get(u, (-1, 0))[0]
             least = FAR if hole >= 0 else low[u]
             for w, own_height, other_height in self.neighbours[u]:
-                if is_placed[w] is not None:
+                if placed_since[w] is not None:
                     continue
                 if hole >= 0:
                     if self.fixed[w] >= 0 or low[w] >= hole + own_height:

@@ -158,14 +158,14 @@ class Search:
         random = self.draw()
         low = int(bottom[centre]) if bottom[centre] >= 0 else random % SCALE
         random = self.draw()
-        one, two = (random >> 4) % NOISE_PERIOD, (random >> 16) % NOISE_PERIOD
+        column, length_column = (random >> 4) % NOISE_PERIOD, (random >> 16) % NOISE_PERIOD
         noise, n = self.state.noise.astype(np.int64), len(bottom)
         in_time = np.maximum(np.maximum(self.born - time, time - self.dies), 0)
         above, below = bottom - (low + self.span[centre]), low - (bottom + self.span)
         in_bytes = np.maximum(np.maximum(above, below), 0)
         distance = TIME_FACTORS[random % 3] * in_time + BYTE_FACTORS[random % 3] * in_bytes
-        length = 3 * (self.dies - self.born) * noise[1, two : two + n] >> 6
-        distance = distance * noise[0, one : one + n] + length
+        length = 3 * (self.dies - self.born) * noise[1, length_column : length_column + n] >> 6
+        distance = distance * noise[0, column : column + n] + length
         movable = np.flatnonzero(bottom >= 0)
         nearest = movable[np.argsort(distance[movable], kind="stable")][:count].tolist()
         removed = set(nearest)

@@ -7,9 +7,9 @@ to its lower neighbour. A run costs O(n · (n + steps)) array operations: less t
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
 On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The crown
 (the storage of the bound's witness with the most padding) has the last rank. Large packings are turned over: all
-storages are placed again, highest end first (:mod:`~tmmu_core.planners.portfolio`). Up to 20,000 storages, as many
-further runs use the weights of the lowest packing and place storages that ended above the bound earlier (squeaky wheel
-optimization: Joslin and Clements 1999).
+storages are placed again, highest end first (:mod:`~tmmu_core.planners.portfolio`). For large problems of up to 20,000
+storages, as many further runs use the weights of the lowest packing and place storages that ended above the bound
+earlier (squeaky wheel optimization: Joslin and Clements 1999).
 """
 
 from dataclasses import replace

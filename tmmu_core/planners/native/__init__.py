@@ -1,4 +1,4 @@
-"""Inner loops in C: greedy placement, the searches of ``exact`` and ``reuse``, execution orders and recomputation.
+"""Inner loops in C: greedy placement, the searches of ``exact`` and ``reuse``, simulated recomputation, minimum cuts.
 
 ``*.c`` and ``native.h`` are the sources. :mod:`.load` loads the library of the platform, and :mod:`.native` passes
 arrays to it. ``make native`` compiles the prebuilt libraries; ``hatch_build.py`` compiles one at installation if none

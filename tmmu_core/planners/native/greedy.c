@@ -149,7 +149,7 @@ static inline int range_after(const struct tree *p, const struct sources *b, I s
 
 static inline I lowest_offset(const struct tree *p, const struct sources *b, I size, I grid)
 {
-    I at = 0, free_count = 0, source = 0, start, end; /* free_count: sources that were found free at `at` */
+    I at = 0, free_count = 0, source = 0, start, end; /* free_count: successive sources that do not block `at` */
     while (free_count < b->count) {
         if (range_after(p, b, source, at, &start, &end) && start < at + size) {
             at = align_up(end, grid);

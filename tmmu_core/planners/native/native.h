@@ -125,14 +125,14 @@ struct recompute {
     const I *drop_ptr, *drop_idx; /* position -> storages that are dropped after it */
     const uint8_t *starts_live;   /* storages: loaded in the first step */
     const uint8_t *away;          /* storages: offloaded and copied back, not recomputed */
-    const uint8_t *again;         /* operands: 1 if each position that recomputes the node then drops the operand */
-    I *life, *stack;              /* storages: number of the current life; storages + 1 */
+    const uint8_t *again;         /* operands: 1 if the operand is dropped after each position that reruns its node */
+    I *life, *stack;              /* number of each storage's current life; storages + 1 */
     I *pending;                   /* operands + storages: storages to drop after the current position */
     const uint8_t *can_delay;     /* positions */
     uint8_t *dropped, *gone;      /* storages: not in memory now; already copied to the other memory */
     uint8_t *delayed;             /* positions: the first run is later, to restore a result */
     uint8_t *unread;              /* storages: 2: no run reads it before it is dropped; 1: no node reads it; else 0 */
-    uint8_t *ever, *first_life, *further; /* out, as all that follow */
+    uint8_t *ever, *first_life, *further; /* this row and all that follow: out */
     I *of, *birth, *last, *node, *at, *read_ptr, *reads, *first;
     struct totals *totals;
 };

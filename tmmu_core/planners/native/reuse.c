@@ -9,7 +9,8 @@ static I draw(struct reuse *r)
     return (I)((uint64_t)r->random >> 33);
 }
 
-/* The cost of unit u at an offset; -1 if a hard edge or a reserved range forbids it. A cost >= `limit` is partial. */
+/* The cost of unit u at an offset; -1 if a hard edge or a reserved range forbids it. The sum ends at `limit`: a hard
+   edge after it is not seen. */
 static I price(const struct reuse *r, I u, I at, I limit)
 {
     I cost = 0;

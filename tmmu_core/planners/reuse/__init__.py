@@ -26,16 +26,16 @@ from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
 RESTART_UNITS = 100  # maximum number of units (colocated buffers) for restarts
-LARGE_FACTOR = 10  # factor of the rounds for more units, which have one run per initial placement (packed, greedy)
+LARGE_FACTOR = 10  # above ``RESTART_UNITS``, rounds are multiplied by this, and each initial placement has one run
 WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive search of an arena: a few seconds
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
-    Options: ``rounds`` of each local search (ten times as many for over 100 units), ``work`` of the exhaustive search,
-    ``max_nodes`` (:mod:`..meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no placement was found
-    that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that contradict each other.
+    Options: ``rounds`` of each local search (see :data:`LARGE_FACTOR`), ``work`` of the exhaustive search (see
+    :data:`WORK`), ``max_nodes`` (:mod:`..meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no fitting
+    placement was found, ``InvalidIrShapes`` (reason ``constraints``) for constraints that contradict each other.
     """
     meter = metered(progress, options)
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
@@ -57,7 +57,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         at = np.zeros(len(model), np.int64)
         at[model.unit_of] = packed.offset
         starts = [np.where(at <= model.capacity - model.size, at, -1).tolist(), first_placement(model)]
-    # The bound must hold for every choice of in-place reuses: in ``free``, input and output of each may share bytes.
+    # The bound must hold for every choice of in-place reuses: in ``free``, the input and the output may share bytes.
     free = model if problem.handoff_from is None else reuse_model(replace(problem, handoff_from=None))
     cost_groups = bounding_cliques(free)
     runs = [(starts[0], seed) for seed in range(RESTARTS)] if is_small else [(start, 0) for start in starts]
@@ -107,7 +107,7 @@ def _with_in_place_reuse(problem: Problem, offset: U64 | I64 | None) -> Problem:
 
 
 def observed_by_all(problem: Problem) -> bool:
-    """Return whether byte planners can keep all constraints: the problem has no reuse terms except penalties."""
+    """Return whether every planner without slots observes all constraints: no reuse terms except penalties."""
     terms = problem.reuse or ReuseTerms()
     return not (terms.colocations or terms.exclusions or terms.reserved)
 

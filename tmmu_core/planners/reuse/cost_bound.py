@@ -40,11 +40,11 @@ MOST_PLACEMENT_NODES = 10_000  # maximum number of nodes to find a placement of 
 FORBIDDEN = 2**40  # cost of two offsets that must not be together; above every sum of penalties that is searched
 Edges = dict[tuple[int, int], list[tuple[int, int, int]]]
 """Two units → ``(bytes of the first, bytes of the second, cost)`` of every edge between them."""
-Parts = tuple[tuple[int, list[int]], ...]
+CostGroups = tuple[tuple[int, list[int]], ...]
 """``(bound, units)`` per group: a lower bound of the penalties between its units. No penalty is in two groups."""
 
 
-def bounding_cliques(model: ReuseModel) -> Parts:
+def bounding_cliques(model: ReuseModel) -> CostGroups:
     """Return cliques that bound the cost of any placement within the capacity.
 
     O(p n³ log n) for n units and p pairs with penalties.
@@ -60,7 +60,7 @@ def bounding_cliques(model: ReuseModel) -> Parts:
         near[a].add(b)
         if weight != HARD and a < b:
             soft[a, b] = soft.get((a, b), 0) + weight
-    parts: Parts = ()
+    groups: CostGroups = ()
     found: dict[int, tuple[int, list[int]]] = {}
     count = max(FEWEST_SEEDS, SEED_PAIRS // max(sum(map(len, near)) // 2, 1))
     seeds = sorted(units, key=lambda unit: (-len(near[unit]), unit))[:count]
@@ -69,15 +69,15 @@ def bounding_cliques(model: ReuseModel) -> Parts:
         found |= {seed: _clique_from(model, seed, near, soft) for seed in seeds if seed in penalised - found.keys()}
         best = max(found.values(), key=lambda one: (one[0], -len(one[1])), default=(0, []))
         if not best[0]:
-            return parts
-        parts += (best,)
+            return groups
+        groups += (best,)
         clique = set(best[1])
         found = {seed: one for seed, one in found.items() if len(clique.intersection(one[1])) < 2}
         soft = {pair: 0 if clique.issuperset(pair) else weight for pair, weight in soft.items()}
 
 
-def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
-    """Return ``parts``; if a search proves a higher bound for a component, one group replaces the component's groups.
+def with_search_bounds(model: ReuseModel, groups: CostGroups, offset: list[int], work: int) -> CostGroups:
+    """Return ``groups``; if a search proves a higher bound for a component, one group replaces the component's groups.
 
     A first search covers the component's units with penalties, a second covers all its units. ``offset`` is a
     placement; its cost is the upper bound. If the second search finds a cheaper placement, it overwrites ``offset``.
@@ -87,15 +87,15 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     penalised = np.unique(model.rows[model.rows[:, 4] != HARD, 0]).tolist()
     for component in _components(model, penalised):
         upper = sum(place.price(u, offset[u]) for u in component) // 2
-        replaced = tuple([part for part in parts if not component.isdisjoint(part[1])])
+        replaced = tuple([group for group in groups if not component.isdisjoint(group[1])])
         bound = sum(cost for cost, _ in replaced)
         for units in ([u for u in penalised if u in component], sorted(component)):
             if bound < upper:
                 found, work = least_cost(model, units, upper, work, offset if len(units) == len(component) else None)
                 if found > bound:
-                    bound, parts = found, (*(part for part in parts if part not in replaced), (found, units))
-                    replaced = parts[-1:]
-    return parts
+                    bound, groups = found, (*(group for group in groups if group not in replaced), (found, units))
+                    replaced = groups[-1:]
+    return groups
 
 
 def is_infeasible(model: ReuseModel, work: int) -> bool:
@@ -165,7 +165,7 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
     for weight, smaller in sorted(pairs, key=lambda pair: ((pair[0] << SHIFT) // pair[1], pair)) if need else ():
         reach = smaller // cell
         whole, rest = divmod(min(need, reach * pairs[weight, smaller]), reach)
-        cost += weight * whole - -weight * rest // reach  # a fraction of the weight for the last pair only
+        cost += weight * whole + -(-weight * rest // reach)  # a fraction of the weight for the last pair only
         need -= whole * reach + rest
     return cost
 

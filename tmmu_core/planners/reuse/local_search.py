@@ -81,7 +81,10 @@ class Placement:
 def repair(
     model: ReuseModel, start: list[int], rounds: int, threshold: int, seed: int, bound: int = 0
 ) -> tuple[int, int, list[int]]:
-    """Return (unplaced units, cost, offsets) of the best placement; stop if all are placed for at most ``bound``."""
+    """Return the best placement as (number of unplaced units, cost, offsets).
+
+    Stop if all units are placed at a cost of at most ``bound``. ``threshold`` is the acceptance threshold of round 0.
+    """
     place, n = Placement(model, start), len(model)
     loops = library()
     if loops is None:
@@ -125,13 +128,13 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
         if not best[0] and best[1] <= bound:
             break
         slack = threshold * (rounds - turn) // rounds
-        out = _ruin(place, 1 + draw() % MAX_REMOVED, draw)
-        old = {u: at for u, at in out.items() if at >= 0}
+        removed = _ruin(place, 1 + draw() % MAX_REMOVED, draw)
+        old = {u: at for u, at in removed.items() if at >= 0}
         old_cost = 0
         for u, at in old.items():  # the price ignores units that are already removed, so each penalty counts once
             old_cost += place.price(u, at)
             offset[u] = -1
-        units = list(out)
+        units = list(removed)
         by_size = draw() % 2
         for k in range(len(units) - 1, 0, -1):
             j = draw() % (k + 1)
@@ -139,10 +142,10 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
         if by_size:
             units.sort(key=lambda u: -place.size[u])
         prices = [place.place_cheapest(u) for u in units]
-        unplaced, before = prices.count(-1), len(out) - len(old)
+        more_unplaced = prices.count(-1) - (len(removed) - len(old))
         new_cost = cost - old_cost + sum(price for price in prices if price > 0)
-        if unplaced < before or (unplaced == before and new_cost <= cost + (draw() % (slack + 1) if slack else 0)):
-            cost, missing = new_cost, missing + unplaced - before
+        if more_unplaced < 0 or (not more_unplaced and new_cost <= cost + (draw() % (slack + 1) if slack else 0)):
+            cost, missing = new_cost, missing + more_unplaced
             if (missing, cost) < best[:2]:
                 best = (missing, cost, list(offset))
         else:
@@ -155,17 +158,17 @@ def _ruin(place: Placement, count: int, draw: Any) -> dict[int, int]:
     """Return the units to remove, in order, with their offsets: mostly connected units, then all unplaced units."""
     n, offset = len(place.offset), place.offset
     for _ in range(6):
-        begin = draw() % n
-        if offset[begin] < 0 or place.price(begin, offset[begin]) > 0:
+        first = draw() % n
+        if offset[first] < 0 or place.price(first, offset[first]) > 0:
             break
-    out: dict[int, int] = {}
+    removed: dict[int, int] = {}
     for _ in range(4 * count):
-        if len(out) >= count:
+        if len(removed) >= count:
             break
-        u = begin
-        if out:
-            edges = place.edges(list(out)[draw() % len(out)])
+        u = first
+        if removed:
+            edges = place.edges(list(removed)[draw() % len(removed)])
             u = edges[draw() % len(edges)][0] if edges and draw() % 8 else draw() % n
-        out[u] = offset[u]
-    out.update((u, -1) for u in range(n) if offset[u] < 0)
-    return out
+        removed[u] = offset[u]
+    removed.update((u, -1) for u in range(n) if offset[u] < 0)
+    return removed
