@@ -13,8 +13,8 @@ _OPERATORS = ("conv", "relu", "add", "matmul", "norm", "pool")
 def synthetic_plan(boxes: int, *, slots: int = 48, name: str = "synthetic") -> tuple[Plan, list[str]]:
     """Return ``(plan, operator of each row)``; the plan is valid and has ``boxes`` tensors in three arenas.
 
-    Nine tenths of the tensors are activations, which use slots one after the other with pauses. The other tensors are
-    gradients, parameters and a few views.
+    Of ten tensors, eight are activations, inputs or workspaces, one is a gradient and one a parameter. The tensors of a
+    slot follow each other with pauses, except parameters.
     """
     spread = (np.arange(boxes, dtype=np.uint64) * np.uint64(2654435761)) % np.uint64(2**32)
     kind = np.where(np.arange(boxes) % 10 == 8, 1, np.where(np.arange(boxes) % 10 == 9, 2, 0))
@@ -41,7 +41,7 @@ def synthetic_plan(boxes: int, *, slots: int = 48, name: str = "synthetic") -> t
         extent.append((int(start[-1]), count))
     names = ("activations", "gradients", "parameters")
     roles = np.array(["activation", "gradient", "parameter"])[kind]
-    # The first tensors of the network are its inputs, the last its outputs, some are scratch.
+    # The first two activations are inputs of the network, some others are workspaces.
     roles = np.where(
         (kind == 0) & (number < 2), "input", np.where((kind == 0) & (number % 29 == 7), "workspace", roles)
     )

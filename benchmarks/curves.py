@@ -21,7 +21,7 @@ from tmmu_core.planners.problem import Problem, packing_extent
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "curves.svg"
 WIDE, HIGH, ACROSS = 250, 170, 4
 """Size of a panel in pixels, and number of panels in a row."""
-LEFT, RIGHT, TOP, BELOW = 46, 22, 26, 34
+LEFT, RIGHT, TOP, BELOW = 46, 22, 26, 34  # margins of a panel in pixels
 DECADES = 6
 """Logarithmic axis from 1 to 10^6 nodes."""
 EXTENT, BOUND = "#0072B2", "#D55E00"
@@ -40,7 +40,7 @@ class Curve:
 
 
 def subjects() -> list[tuple[str, Problem]]:
-    """Return the six MiniMalloc instances, one of them with reversed time, and a perfect packing."""
+    """Return the six MiniMalloc instances A to F, D mirrored in time, and a perfect packing."""
     six = [(name.split(".")[0], read_csv((DATA / f"{name}.csv").read_bytes()).problem) for name in HARD]
     backwards = problem_of(mirrored(read(HARD[3])))
     return [*six, ("D mirrored in time", backwards), ("perfect packing", problem_of(perfect(200, 101)))]
@@ -80,7 +80,7 @@ def drawn(curves: list[Curve]) -> str:
 
 
 def _panel(curve: Curve, x: int, y: int) -> str:
-    """Return one curve of a panel as SVG. The axis is in percent above the first bound."""
+    """Return the panel of a curve as SVG. The vertical axis is in percent above the first bound."""
     low, top = curve.rows[0][2], max(curve.rows[0][1], curve.rows[0][2] + 1)
     inner, tall = WIDE - LEFT - RIGHT, HIGH - TOP - BELOW
     points = [[max(nodes, 1), extent, bound] for nodes, extent, bound in curve.rows]

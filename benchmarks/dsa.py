@@ -39,7 +39,7 @@ GENERATED = (100_000, 1_000_000)
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row per instance and planner: extent, bound, gap in percent, CPU seconds, and whether it is optimal."""
+    """Return a row per instance and planner: extent, bound, gap in percent, CPU seconds, and whether it is optimal."""
     return [*instance_rows(), *generated_rows()]
 
 
@@ -90,7 +90,7 @@ def measure(name: str, problem: Problem, planner: str, options: Mapping[str, Any
 
 
 def is_valid(problem: Problem, packing: Packing) -> bool:
-    """Check a packing of a plain problem: no two storages that are live at the same step share a byte."""
+    """Return whether no two storages of a plain problem that are live at the same step share a byte."""
     regions = {
         name: MemoryRegion(int(at), max(int(size), 1))
         for name, at, size in zip(problem.ids, packing.offset, problem.size, strict=True)

@@ -88,7 +88,7 @@ class Found:
 
 
 def joint(folder: Path) -> list[Path]:
-    """Return the graphs in ``folder``; write them with PyTorch if there are none."""
+    """Return the JSON files of the graphs in ``folder``; write them with PyTorch if there are none."""
     if not list(folder.glob("*.json")) and PEERS.exists():
         subprocess.run([str(PEERS), "-m", "benchmarks.joint", str(folder)], check=True, cwd=ROOT)
     return sorted(folder.glob("*.json"))
@@ -123,7 +123,7 @@ def recompute_rows(file: Path) -> Iterator[Row]:
 
 
 def partitioned(model: RecomputeModel, saved: list[str]) -> Choice:
-    """Drop each tensor that the partitioner does not save after the forward pass; recompute it before its next reader.
+    """Return the choice that drops, after the forward pass, each tensor that the partitioner does not save.
 
     A result that reads a buffer which is written later is kept, because the partitioner's step raises an error there.
     """

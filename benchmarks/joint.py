@@ -222,7 +222,7 @@ class CrossAttended(nn.Module):
 
 
 class Gru(nn.Module):
-    """A gated recurrent unit over a sequence, written out."""
+    """A gated recurrent unit that runs once per element of a sequence."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()

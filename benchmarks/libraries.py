@@ -41,7 +41,7 @@ SMALL: dict[str, Any] = {
     "use_cache": False,
     "pad_token_id": 0,
 }
-"""Settings of a configuration class, where it has them."""
+"""Setting → value, for each configuration class that has the setting."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "GPTNeo": {"attention_types": [[["global", "local"], 2]]},
     "Mamba2": {"num_heads": 8, "n_groups": 1},
@@ -65,7 +65,7 @@ class Found(msgspec.Struct):
 
     commit: str
     versions: str
-    """Of PyTorch and the library."""
+    """Versions of PyTorch and the library."""
     rejected: str = ""
     """The error; empty if the step was run."""
     start: Start | None = None

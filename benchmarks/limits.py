@@ -1,8 +1,8 @@
-"""Read files that attack the limits: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/measured/limits.md``.
+"""Read files that attack the limits on time and memory: ``python -m benchmarks.limits [ATTACK …]``.
 
-Each attack of ``tests/support/exhausting.py`` is a file that one ``tmmu`` process reads, with limits of 6 GiB of
-address space and 60 s of processor time. The processor time of the page includes the start of the process, about half
-a second.
+The command writes ``docs/measured/limits.md``. Each attack of ``tests/support/exhausting.py`` is a file that one
+``tmmu`` process reads, with limits of 6 GiB of address space and 60 s of processor time. The processor time on the page
+includes the start of the process, about half a second.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def row(attack: Attack) -> str:
-    """Return the row of an attack."""
+    """Read the file of an attack in a process of its own, and return the row of the page."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"attack.{attack.ending}"
         file.write_bytes(attack.make(attack.size))

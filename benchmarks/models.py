@@ -31,8 +31,8 @@ MICRO = {name: {"alignment_bytes": 16} for name in ("activations", "gradients", 
 """Alignment of TensorFlow Lite Micro. Other graphs are planned with the default of 128 bytes."""
 QUICK = ("ffd", "greedy", "portfolio")
 SEARCHING = tuple(name for name in PLANNERS if name not in (*QUICK, "slots", "naive", "helia"))
-"""Slow planners, for models on which no quick planner reaches the lower bound, with their maximum number of buffers."""
-SEARCH_UP_TO = 3_000
+"""Slow planners, for models on which no quick planner reaches the lower bound."""
+SEARCH_UP_TO = 3_000  # maximum number of buffers for the slow planners
 
 PEERS = {
     "person_detect": "TFLM 55,296",

@@ -96,7 +96,7 @@ _CLICK = """async () => {
 
 
 def token(page: Page) -> str:
-    """JavaScript that returns the name of the plan in the first canvas; ``""`` before it is painted."""
+    """Return the token of the plan in the first canvas of a page; ``""`` before the canvas is painted."""
     return str(page.evaluate(_TOKEN))
 
 

@@ -180,6 +180,7 @@ def backend_tests() -> Iterator[tuple[str, bytes]]:
 
 
 def child(*arguments: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run this command with ``arguments`` in a process with limits on time and memory."""
     start = (
         f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({BYTES}, {BYTES})); "
         f"import runpy, sys; sys.argv[1:] = {list(arguments)!r}; "
@@ -196,6 +197,7 @@ def child(*arguments: str, seconds: float = SECONDS) -> subprocess.CompletedProc
 
 
 def in_a_process(file: File, folder: Path) -> Answer:
+    """Return the result of opening a file in a process with limits; ``folder``: place of a temporary copy."""
     path = folder / ("model" + Path(file.path).suffix)
     path.write_bytes(file.data)
     try:

@@ -168,14 +168,14 @@ def extra_flops(problem: dict[str, Any], runs: Sequence[int]) -> int:
 
 
 def runs_of(model: RecomputeModel, fitted: Candidate) -> list[int]:
-    """Return the positions of the given order in the order of a fitted plan."""
+    """Return the nodes as a fitted plan runs them, by their positions in the given order."""
     position = {model.node_id(n): n for n in range(len(model.node_at))}
     given = {node.node_id: node.recomputes or node.node_id for node in fitted.plan_input.graph.nodes}
     return [position[given[name]] for name in fitted.plan.execution_order if given.get(name) in position]
 
 
 def stages(runs: Sequence[int]) -> list[list[int]]:
-    """Return node → the first runs whose results each further run recomputes for."""
+    """Return, per node, the stage of each further run: the node that has the next first run (``retention.py``)."""
     first = {n: -step for step, n in reversed(list(enumerate(runs)))}
     found: list[list[int]] = [[] for _ in first]
     stage = -1

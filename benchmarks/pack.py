@@ -6,8 +6,8 @@ random with a fixed seed. Each count runs in a separate process.
 Warm: the minimum of several calls after the first call. ``pack`` searches for the smallest extent; ``fits`` checks on
 a grid of 64 whether the buffers fit a capacity, which they do; ``placing`` is one run of greedy.
 
-Families: 500 buffers of other shapes with three seeds each; the slowest time and the largest gap to the lower bound:
-searched, with ``minimise=False`` (quick), and with 1.1 times the bound as the capacity.
+Families: 500 buffers with live ranges of another shape, three seeds each. A row has the slowest time and the largest
+gap to the lower bound of a search and of ``minimise=False`` (quick), and the time for 1.1 times the bound as capacity.
 
 Cold: wall and CPU seconds of a new process from the import to its first result.
 """
@@ -65,7 +65,7 @@ def families(count: int, seed: int) -> dict[str, tuple[Any, Any]]:
 
 
 def by_family() -> list[list[str]]:
-    """Return rows of cells: shape, sizes; milliseconds and gap of a search and of quick placements; with a capacity."""
+    """Return the rows of the table of families, as cells."""
     import tmmu
 
     rows = []
@@ -113,7 +113,7 @@ def warm(count: int, way: str) -> dict[str, Any]:
 
 
 def cold(count: int) -> dict[str, Any]:
-    """Return the first result of this process."""
+    """Return the first result of this process, with the seconds from the import of ``tmmu``."""
     lower, upper, size = buffers(count)
     begun, spent = time.perf_counter(), time.process_time()
     import tmmu

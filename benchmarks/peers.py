@@ -2,7 +2,8 @@
 
 The module uses no package of this project and runs in an interpreter that has the peers (``.venv-peers``, because
 their version pins conflict with ours): ``python benchmarks/peers.py PEER PROBLEM.csv OFFSETS.csv LIMIT SECONDS``
-writes the columns ``id,offset``. All three minimise the extent and may stop at LIMIT bytes.
+writes the columns ``id,offset``. All three minimise the extent and may stop at LIMIT bytes. For PROBLEM.json, CP-SAT
+minimises the reuse cost within the capacity of the problem.
 """
 
 import csv

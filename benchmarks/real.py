@@ -56,10 +56,10 @@ class Beside:
     step: str
     budget: float
     peak_bytes: int
-    """Measured, as AOTAutograd partitions it."""
+    """Measured peak of the step as AOTAutograd partitions it."""
     flops_percent: float
     answer: str
-    """Of the fit to that peak."""
+    """Answer of the fit to that peak."""
     fitted_flops_percent: float
 
     @property
@@ -75,7 +75,7 @@ class Start:
     step: str
     eager_bytes: int
     planned_bytes: int
-    """Of the plan of eager mode."""
+    """Peak of the plan of eager mode."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> tuple[list[Besid
         try:
             with config.patch(activation_memory_budget=budget):
                 peak = step.measured(step.compiled(partition)).peak_bytes
-        except RuntimeError as error:  # it may save a running mean that the forward part then overwrites
+        except RuntimeError as error:  # AOTAutograd may save a running mean that the forward part then overwrites
             failures.append(f"{name}: AOTAutograd at {budget}: {str(error).splitlines()[0]}")
             continue
         ours = tmmu.fit(step.module.module, peak, example_inputs=inputs)
@@ -277,9 +277,9 @@ def _beside_lines(beside: list[Beside]) -> list[str]:
 
 def main() -> None:
     """Measure all steps, or those that are named, and write the page."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("steps", nargs="*")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda [cpu]")
+    parser.add_argument("steps", nargs="*", help="names of steps [all]")
     given = parser.parse_args()
     import torch
 

@@ -3,8 +3,8 @@
 Runs the steps of ``real_steps``, and the models of ``real_large`` in bf16 with AdamW: in eager mode, with a checkpoint
 around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again under
 ``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity.
-The steps are planned in parallel and run one at a time; two processors plan nothing, so that planning does not slow
-down what runs. Writes ``docs/measured/real-cuda.md`` and ``found/real-cuda.json``.
+The steps are planned in parallel and run one at a time. Two processors are kept free of planning, so that it does not
+slow down the running step. Writes ``docs/measured/real-cuda.md`` and ``found/real-cuda.json``.
 """
 
 import gc
@@ -103,7 +103,7 @@ class Prepared:
     step: Callable[..., Any] | None = None
     """``None`` if the row has an error."""
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """Held while the step runs."""
+    """Returns a context manager that is entered while the step runs."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Runner:
     inputs: tuple[torch.Tensor, ...]
     optimizer: str | None
     alone: AbstractContextManager[Any]
-    """Held while the GPU runs."""
+    """Lock that is held while the GPU runs."""
 
     def fit(self, capacity: int | str, **options: Any) -> TorchFit:
         """Return the step fitted to ``capacity``."""
@@ -184,7 +184,7 @@ def _held_bytes(tensors: Sequence[Any]) -> int:
 
 @contextmanager
 def checkpointed(module: nn.Module) -> Iterator[int]:
-    """Context manager: run each block of the longest list of equal blocks as a checkpoint; return their number."""
+    """Run each block of the longest list of equal blocks as a checkpoint inside of ``with``; yield their number."""
     lists = [list(each.children()) for each in module.modules() if isinstance(each, (nn.Sequential, nn.ModuleList))]
     blocks = max((each for each in lists if len({type(block) for block in each}) == 1), key=len, default=[])
     for block in blocks:

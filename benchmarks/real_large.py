@@ -1,8 +1,8 @@
 """The largest batch of large training steps, on fake tensors: ``python -m benchmarks.real_large``.
 
-Finds the largest batch of GPT-2 medium that fits 24 GB with AdamW. Prints what binds the peak, the bytes of each kind
-of module, the cost and the CPU seconds, and writes them to ``docs/measured/real.md``. Needs no GPU; ``real_cuda`` runs
-the same models on one.
+Finds the largest batch of GPT-2 medium that fits 24 GB with AdamW. Prints the node and the module at the peak, the
+bytes of each kind of module, the cost and the CPU seconds, and writes them to ``docs/measured/real.md``. Needs no GPU;
+``real_cuda`` runs the same models on one.
 """
 
 import argparse
@@ -75,7 +75,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
 
 
 def question(name: str, capacity: str, sizes: tuple[int, int]) -> str:
-    """Return the largest batch of a model of fake tensors that fits ``capacity`` with AdamW, and what to change."""
+    """Return a text about the largest batch of a model that fits ``capacity`` with AdamW; the tensors are fake.
+
+    ``sizes``: the smallest and the largest batch.
+    """
     begun = time.process_time()
     make, example = MODELS[name]
     with fake_tensors():

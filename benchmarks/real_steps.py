@@ -11,7 +11,7 @@ from torch.nn import functional
 
 
 class Loss(nn.Module):
-    """A model with the mean square of its output as its loss, plus ``aux`` where the model has one."""
+    """A model with the mean square of its output as its loss."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

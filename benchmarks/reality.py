@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def models(wheels: Path) -> Iterator[tuple[str, str, bytes]]:
-    """(source, name, bytes) of every model: the tests' programs, TensorFlow Lite, ONNX (the onnx package's first)."""
+    """Yield ``(source, name, bytes)`` of every model: the tests' programs, TensorFlow Lite, then ONNX."""
     for path in sorted(PROGRAMS.glob("*.pt2")):
         yield "tests/data/torch", path.name, path.read_bytes()
     wheels.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def models(wheels: Path) -> Iterator[tuple[str, str, bytes]]:
 
 
 def page(rows: list[tuple[str, Measured]], without: list[str], left: int) -> str:
-    """The whole page."""
+    """Return the page; ``without``: models that were not measured and why; ``left``: number of models not tried."""
     lines = [
         "# Plans and measured memory",
         "",

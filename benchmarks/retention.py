@@ -2,8 +2,8 @@
 
 The model has the staged retention intervals of Moccasin (Bartan and others, arXiv 2304.14463). The first runs of all
 nodes keep the given order. Stage k ends with the first run of node k. Within a stage, each earlier node can run once
-again, in the given order. A boolean states whether a node runs in a stage, and whether a storage is retained from the
-previous stage, so that the memory at every first run is linear. The memory at a further run is constrained only if an
+again, in the given order. Booleans state whether a node runs in a stage and whether a storage is retained from the
+previous stage; the memory at every first run is linear in them. The memory at a further run is constrained only if an
 answer exceeds the capacity there; then the problem is solved again. The lower bound is valid at every iteration. The
 module uses no package of this project (``benchmarks/peers.py``).
 """
@@ -43,7 +43,7 @@ class Retention:
         """(stage, node) → whether the node runs again."""
         self.kept: dict[Stage, Any] = {}
         """(stage, storage) → whether the storage is retained from the previous stage."""
-        self.slots: set[Stage] = set()
+        self.slots: set[Stage] = set()  # further runs whose memory is constrained
         self.add_variables(problem["first_over"])
         for stage in range(self.count):
             self.add_stage(stage)

@@ -122,7 +122,7 @@ SECTIONS = {
 
 
 def page(results: Mapping[str, tuple[list[Path], Table]], settings: str, beside: str) -> str:
-    """Return the page: ``results`` has the problems and runs of packing, projections, variants, costs and hard."""
+    """Return the page. ``results``: the problems and runs of the tables in :data:`SECTIONS`, ``hard`` and ``lifts``."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     head = (
         f"Written by `python -m benchmarks.scoreboard` at commit {commit.strip()}, on {machine()}, Python "

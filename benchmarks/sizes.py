@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "how-to" / "install.md"
 TABLE = re.compile(r"(?<=<!-- sizes -->\n).*?(?=<!-- /sizes -->)", re.S)
 EXTRAS = {"": 150, "[app]": 680}
 """Extra → its limit in megabytes."""
-LARGEST = 6
+LARGEST = 6  # number of packages in a row
 OF_VENV = {"pip", "setuptools", "pkg_resources", "_distutils_hack"}
 
 

@@ -1,4 +1,4 @@
-"""Write snapshots of PyTorch's allocator with known true values.
+"""Write snapshots of PyTorch's allocator whose reserved peak and categories are known.
 
 :class:`SnapshotWriter` has the calls of an allocator and returns a document like
 ``torch.cuda.memory._snapshot()``. :func:`transformer_steps` writes training steps of a transformer without PyTorch,
@@ -28,7 +28,7 @@ class Held:
     block: Block
     size: int
     frames: Frames
-    lane: tuple[int, tuple[int, int]]
+    lane: tuple[int, tuple[int, int]]  # (stream, pool)
     category: str
     number: int = -1
     """Index into ``truth``; −1: allocated before the trace."""
@@ -44,7 +44,7 @@ class SnapshotWriter:
     def __post_init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self.held: dict[Hashable, Held] = {}
-        self.mapped: dict[int, tuple[int, tuple[int, tuple[int, int]]]] = {}
+        self.mapped: dict[int, tuple[int, tuple[int, tuple[int, int]]]] = {}  # address of a segment → (bytes, lane)
         self.truth: list[tuple[str, int]] = []
         """``(category, bytes)`` per allocation event."""
         self.before: dict[int, tuple[str, int]] = {}

@@ -1,8 +1,8 @@
-"""Measure the start of commands: ``python -m benchmarks.startup [--tmmu PROGRAM]`` writes a section of the page.
+"""Measure the start of commands: ``python -m benchmarks.startup [--tmmu PROGRAM]``.
 
-The page is ``docs/measured/performance.md``. Each command runs in a separate process, in turn with ``python -c pass``,
-with which its time is compared. The minimum of all rounds is used, because other work disturbed it least. ``--tmmu``
-measures the program of another environment.
+It writes a section of ``docs/measured/performance.md``. Each command runs in a separate process, in turn with
+``python -c pass``, and its time is divided by the time of that. The minimum of all rounds is used, because other work
+disturbed it least. ``--tmmu`` measures the program of another environment.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.serving import ROOT
 
 SMALL = ROOT / "sample_graphs" / "linear_chain.tmmu.json"
-OURS, BEHIND = "## Starting", "## Planning a million tensors"
+OURS, BEHIND = "## Starting", "## Planning a million tensors"  # headings of this section and of the next one
 
 
 def taken(command: list[str]) -> tuple[float, float]:

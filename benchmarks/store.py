@@ -128,8 +128,8 @@ def _answers(store: Store, plan: Plan) -> list[tuple[str, str]]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--runs", type=int, default=100_000)
-    options.add_argument("--url", default=None, help="an empty store [SQLite, in a folder that is gone afterwards]")
-    options.add_argument("--models", type=int, default=MODELS, help="how many models the runs are of [200]")
+    options.add_argument("--url", default=None, help="URL of an empty or filled store [a temporary SQLite file]")
+    options.add_argument("--models", type=int, default=MODELS, help="number of models [200]")
     given = options.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         for what, figure in measure(given.url or f"sqlite:///{folder}/store.db", given.runs, given.models):

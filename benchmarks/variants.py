@@ -20,8 +20,8 @@ HARD = INSTANCES[:6]
 SEEDS = (101, 102)
 PLANNERS = ("portfolio", "search", "exact")
 MAX_NODES = 8_000_000
-"""Nodes and iterations of each planner. ``exact`` on D needs about 20 CPU seconds; with trimmed sizes it ends above
-the bound of D, which one of the two instances reaches in an hour."""
+"""Nodes and iterations of each planner. ``exact`` needs about 20 CPU seconds for D. It does not reach the bound of D
+with trimmed sizes, which takes an hour for one of the two instances."""
 
 Row = tuple[int, int, int]
 """``(birth, death, bytes)``."""
@@ -129,13 +129,13 @@ FURTHER: dict[str, Callable[[], list[list[Row]]]] = {
     "A–F without one buffer in five": lambda: [four_in_five(one, 202) for one in _of("ABCDEF")],
     "all but D with longer lives": lambda: [stretched(one, 203) for one in _of("ABCEF")],
 }
-"""Return instances that were made after the tuning, to check it. Only A, C, B and E were used before."""
+"""Families that were made after the tuning, to check it."""
 
 
 def rows(
     families: Mapping[str, Callable[[], list[list[Row]]]] = FAMILIES, planners: tuple[str, ...] = PLANNERS
 ) -> Iterator[dict[str, Any]]:
-    """Return a row per family: instances, number packed at the bound by ``exact``, mean gaps, seconds."""
+    """Yield a row per family: instances, number packed at the bound by ``exact``, mean gaps, seconds."""
     for family, make in families.items():
         made: dict[str, list[dict[str, Any]]] = {planner: [] for planner in planners}
         for k, instance in enumerate(make()):

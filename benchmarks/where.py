@@ -18,13 +18,13 @@ from tmmu_core.plans.making.engine import plan_graph
 
 EVERY = 0.002
 """Seconds of CPU time between two samples."""
-ENGINE = "_planned"
+ENGINE = "_planned"  # function of ``engine.py`` that calls the stages
 FUNCTIONS = 14
 """Maximum number of functions in the table."""
 
 
 def measured(size: int) -> dict[str, Any]:
-    """Total CPU seconds, by stage and by function, and the peak memory of the process in bytes."""
+    """Return the CPU seconds in total, by stage and by function, and the peak memory of the process in bytes."""
     plan_graph(layered(100))
     graph = layered(size)
     stages: dict[str, float] = defaultdict(float)

@@ -44,7 +44,7 @@ def tests_for(file: str) -> list[list[str]]:
 
 
 def run_tests(copy: Path, tests: list[str], seconds: float) -> str:
-    """Return "passed", "failed" or "timeout"."""
+    """Run tests on the copy of the project; return "passed", "failed" or "timeout"."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "TMMU_NATIVE": "0"}
     try:
         done = subprocess.run(

@@ -30,7 +30,7 @@ Field = Scalar | Placed | str | list[Any] | dict[int, Any]
 
 
 def tensor(offset: int, shape: Sequence[int], memory: int = 1, kind: int = 6) -> dict[int, Field]:
-    """Return an ``EValue`` of type float32 at a place."""
+    """Return an ``EValue``: a tensor at an offset of a memory; ``kind``: scalar type (6: float32)."""
     place = {0: Scalar("Uint32", memory), 1: Scalar("Uint32", offset)}
     return {0: Scalar("Uint8", 5), 1: {0: Scalar("Int8", kind), 2: list(shape), 6: place}}
 

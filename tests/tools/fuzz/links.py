@@ -52,7 +52,7 @@ def parameters() -> tuple[str, ...]:
 
 
 def make_of(key: str) -> Callable[[Random], bytes]:
-    """Return hostile texts for one parameter."""
+    """Return a function that makes hostile texts for one parameter."""
     seeds = SEEDS.get(key, ("a", "1"))
 
     def make(random: Random) -> bytes:
@@ -68,7 +68,7 @@ def make_of(key: str) -> Callable[[Random], bytes]:
 
 
 def use_of(key: str) -> Callable[[bytes], None]:
-    """Open a page with a parameter: read the link, write it again, plan."""
+    """Return a function that reads a link with one parameter, writes the link again, and plans."""
 
     def use(data: bytes) -> None:
         text = data.decode("utf-8", "replace")

@@ -57,7 +57,7 @@ PLATFORM = {
 
 
 def use_platform(data: bytes) -> None:
-    """A small graph on the memories of a platform."""
+    """Plan a small graph on the memories of a platform."""
     options = read_json_object(data.decode("utf-8", "replace"), "planner's options")
     use_plan(plan_graph(chain(4), planner="helia", options=options).plan)
 
@@ -68,7 +68,7 @@ COLUMNS = {"id": "name", "lower": "from", "upper": "to", "size": "bytes", "offse
 
 
 def table(random: Random) -> bytes:
-    """Return a table of another tool."""
+    """Return a table of another tool with changed values, lines or bytes."""
     if random.randrange(3) == 0:
         return mutation.as_json(mutation.changed(ROWS, random))
     return (mutation.damaged if random.randrange(2) else mutation.lines_changed)(TABLE, random)

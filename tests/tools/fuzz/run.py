@@ -101,7 +101,7 @@ def attack(target: Target, seconds: float, inputs: int, seed: int) -> dict[str, 
 
 
 def _work(target: Target, shown: memoryview[int], which: tuple[int, int, int], ends: float) -> None:
-    """The process that reads the inputs."""
+    """Read the inputs in the child process, and end the process."""
     begin, inputs, seed = which
     count = dict.fromkeys(NUMBERS, 0)
     places: set[str] = set()

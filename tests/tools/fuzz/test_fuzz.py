@@ -10,7 +10,7 @@ from tests.tools.fuzz.targets import found, outcome, targets
 from tmmu_core.formats.open_file import READERS
 
 INPUTS = {"native": 15, "node-centric": 15, "torch": 8, "tflite": 8}
-"""Graphs are planned eight times each."""
+"""Number of inputs of slow targets: each graph is planned eight times."""
 OF_A_LINK = 12
 
 
