@@ -82,7 +82,8 @@ class ArenaSummary:
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors. Their bounds and the penalties of colocated pairs sum to the lower bound. ``None``: none."""
+    """Groups of tensors that prove the lower bound of the cost: a sum of bounds, one per group, and of the penalties of
+    colocated pairs. ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:
@@ -143,7 +144,7 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     """Constraints and costs of a placement beyond live ranges, by tensor id (contract §12, "Reuse costs").
 
     A tensor with gaps has one row per live part. Its id here refers to all these rows. A tensor of zero bytes shares no
-    byte, so no constraint applies to it.
+    byte, so only colocations and its pinned offset apply to it.
     """
 
     separations: tuple[tuple[str, str], ...] = ()

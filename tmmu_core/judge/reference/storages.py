@@ -106,7 +106,10 @@ class Groups:
 
 
 def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
-    """Merge views with their roots, and alias groups. Raises ``InvalidIrShapes`` for a root without an address."""
+    """Merge each view with its root, and the members of each alias group.
+
+    Raises ``InvalidIrShapes`` (reason ``view_of_nothing``) for a view whose root is not planned.
+    """
     names = dict.fromkeys(groups.leaders())
     for name in sorted(names):
         if run.root[name] not in names:  # the address of a view is the address of its root + offset

@@ -129,7 +129,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
 
 
 def _witness_bound(blocks: Blocks, storages: I64, arena: ArenaSummary) -> Bound:
-    """Return the witness's bound: its storages live at its step, then any that conflicts with all chosen before."""
+    """Return the bound of the witness's storages that conflict pairwise: those live at its step, then further ones."""
     in_arena, step = set(storages.tolist()), arena.witness_step
     alive = set(blocks.live_at(storages, step))
     chosen: dict[str, int] = {}

@@ -194,7 +194,7 @@ class CostBounds:
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
     """Return a lower bound of the cost by counting cells; 0 without units or free cells, or over ``MOST_CELLS`` cells.
 
-    The bound is also 0 if two units have no cost for their largest tensors. The bytes of a cell are the greatest common
+    The bound is also 0 if two units have no cost for their largest tensors. The size of a cell is the greatest common
     divisor of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share
     cells. For each shared cell, a pair pays at least its penalty divided by the number of cells of its smaller unit.
     """

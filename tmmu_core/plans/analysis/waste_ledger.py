@@ -102,7 +102,7 @@ def _gaps_and_top(s: PlanStorages, in_arena: I64, points: CurvePoints) -> tuple[
             events[point].append((change, block_number))
     tenants, live, gap_total = [0] * n, list[int](), 0
 
-    def gap(lower: int, upper: int) -> int:
+    def alignment_gap(lower: int, upper: int) -> int:
         return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
 
     gaps, top = np.zeros((2, len(points)), np.uint64)
@@ -116,8 +116,9 @@ def _gaps_and_top(s: PlanStorages, in_arena: I64, points: CurvePoints) -> tuple[
             if was_live:
                 del live[at]
             below, above = live[at - 1 : at], live[at : at + 1]
-            gaps_around = sum(gap(other, changed) for other in below) + sum(gap(changed, other) for other in above)
-            gap_change = gaps_around - sum(gap(lower, upper) for lower in below for upper in above)
+            gap_change = sum(alignment_gap(other, changed) for other in below)
+            gap_change += sum(alignment_gap(changed, other) for other in above)
+            gap_change -= sum(alignment_gap(lower, upper) for lower in below for upper in above)
             gap_total += -gap_change if was_live else gap_change
             if not was_live:
                 live.insert(at, changed)
@@ -217,7 +218,9 @@ class Explanation:
 def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Explanation:
     """Return the explanation of a plan; ``budget`` limits the sum of its arenas, in bytes."""
     name = name or plan.ir_name or "the graph"
-    name = _short(name if len(name) <= LONGEST_NAME else re.sub(r" \([^()]*\)", "", name) or name)  # without its notes
+    if len(name) > LONGEST_NAME:
+        name = re.sub(r" \([^()]*\)", "", name) or name  # without the texts in parentheses
+    name = _short(name)
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
     headline, limited = _headline(plan, budget, name)

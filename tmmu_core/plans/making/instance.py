@@ -205,6 +205,7 @@ def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str
     columns |= {"generation": generation, "storage": storage, "roles": tuple([roles[i] for i in source.tolist()])}
     columns |= {"dtypes": ("uint8",) * len(order), "handoffs": tuple(handoffs), "taken": tuple(taken)}
     columns |= dict.fromkeys(("alias_group_ids", "base_tensor_uids"), (None,) * len(order))
-    columns["shapes"] = tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist()))
+    shape_of = {nbytes: (nbytes,) for nbytes in size.tolist()}  # rows of equal size share one tuple
+    columns["shapes"] = tuple([shape_of[nbytes] for nbytes in size[source].tolist()])
     columns["categories"] = tuple([category_of[name] for name in tensor_ids]) if category_of else ()
     return columns

@@ -180,7 +180,9 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         many=True,
     ),
     "arenas": _file(
-        *("--arenas", "arena configuration", "Arena configuration: JSON, arena → capacity, alignment, page size."),
+        "--arenas",
+        "arena configuration",
+        "Arena configuration: JSON, arena → capacity, alignment, page size.",
         read_arenas_text,
     ),
     "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes),
@@ -208,7 +210,9 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "rank": OptionSpec("--rank", "R", "Rank to plan [0].", whole_number),
     "world_size": OptionSpec("--world-size", "W", "Number of ranks [mesh size, or 1].", whole_number, link="world"),
     "shard_spec": _file(
-        *("--shard", "shard spec", "Shard spec, JSON: plan the rank's share of the graph."),
+        "--shard",
+        "shard spec",
+        "Shard spec, JSON: plan the rank's share of the graph.",
         lambda text: read_json_object(text, "shard spec"),
     ),
     "dims": OptionSpec(

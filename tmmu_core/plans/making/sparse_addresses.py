@@ -3,7 +3,7 @@
 In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
 virtual space; TMMU v2 (II.F) forbids hashes as addresses. The draft does not define the encoding. Here the arena is
 UTF-8, the slot eight bytes, most significant first, and the address the first ``bits`` bits of the digest, rounded down
-to the slot's alignment. This is ``MapToVirtualAddresses_v1`` of the draft; its §0.B has another tag and the mode.
+to the slot's alignment. This is the draft's ``MapToVirtualAddresses_v1``; its §0.B has another tag and adds the mode.
 
 Overlapping bytes of two slots are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
