@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.kit import controls
 from app.session import opening, page_jobs, planning, review, state
-from app.session.pages import FIRST, PAGES
+from app.session.pages import FIRST_PAGE, PAGES
 from app.session.work import jobs
 from app.session.work.workers import TaskNotFinished
 from tmmu_core.base.errors import TmmuError, unopened
@@ -42,7 +42,7 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...]
         if review.is_review(files[0][1]):  # each session has its own review
             reviews.append(files[0])
             continue
-        with ThreadPoolExecutor(1) as executor:  # in a thread without a visitor, so that the server owns the files
+        with ThreadPoolExecutor(1) as executor:  # files opened in a thread without a visitor belong to the server
             opened, refused = executor.submit(planning.open_files, files).result()
         sources += opened
         error_cards += refused
@@ -59,7 +59,7 @@ def draw() -> None:
         files_of_command_line.clear()  # reading was interrupted: the next session reads the files again
     if state.begin(sources):
         for card in error_cards:
-            state.refuse(card)
+            state.add_error_card(card)
         if "graph" not in st.query_params:
             for name, data in reviews:
                 review.open_or_refuse(data, name)
@@ -71,12 +71,12 @@ def draw() -> None:
         has_data = {"graph": job.result().graph, "scale": page_jobs.scale_views(job.result(), choice)}
         hidden = {name for name, data in has_data.items() if not data}
     files = {name: HERE / "pages" / name / "page.py" for name, _ in PAGES}
-    settings: dict[str, Any] = {name: {"visibility": "hidden"} for name in hidden} | {FIRST: {"default": True}}
+    settings: dict[str, Any] = {name: {"visibility": "hidden"} for name in hidden} | {FIRST_PAGE: {"default": True}}
     pages = [st.Page(files[name], title=title, url_path=name, **settings.get(name, {})) for name, title in PAGES]
     page = st.navigation(pages, position="top")
     session = state.session()
-    session.page = page.url_path or FIRST
-    if session.page != FIRST:
+    session.page = page.url_path or FIRST_PAGE
+    if session.page != FIRST_PAGE:
         state.choose(tried=None)
     # The script for the browser history and the links. A click on a tensor link selects the tensor.
     on_event = state.listeners(ADDRESS, {"select": lambda name: state.choose(selected=str(name))})

@@ -142,7 +142,7 @@ def visited(page: Page, title: str) -> float:
     name = {title: name for name, title in pages.PAGES}[title]
     began = time.perf_counter()
     page.get_by_role("link", name=title, exact=True).click()
-    page.wait_for_function(_LOADED, arg="" if name == pages.FIRST else name, polling="raf", timeout=60_000)
+    page.wait_for_function(_LOADED, arg="" if name == pages.FIRST_PAGE else name, polling="raf", timeout=60_000)
     seconds = time.perf_counter() - began
     page.wait_for_timeout(500)
     return seconds

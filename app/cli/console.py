@@ -1,4 +1,4 @@
-"""Output of the commands (tables, JSON, errors) and their exit codes (contract §10)."""
+"""Input and output of the commands (files, tables, JSON, errors), and their exit codes (contract §10)."""
 
 import json
 import re
@@ -90,7 +90,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> None:
-    """Write an error to standard error, as text or one line of JSON. ``verbose`` lists what each reader expected."""
+    """Write an error to standard error, as text or as one line of JSON. ``verbose``: see :func:`error_text`."""
     if as_json:
         record: Mapping[str, Any] = _cut(error.record())
         sys.stderr.write(_json_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
@@ -99,19 +99,19 @@ def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> No
 
 
 def error_text(error: TmmuError, *, verbose: bool = False) -> str:
-    """Return an error as text: contract code if any, message, place and hint. Names are escaped."""
+    """Return an error as text, with escaped names; ``verbose`` adds the reason why each reader rejected the file."""
     if not isinstance(error, UnreadableInput):
         return visible(str(error))
     closest = nearest_reader(error.tried, error.message, error.source)
-    is_reason = any(reason == error.message for _, reason in error.tried)
+    is_reader_message = any(reason == error.message for _, reason in error.tried)
     message = error.message_with_place
-    if error.tried and not is_reason and error.message.startswith(UNRECOGNISED):
+    if error.tried and not is_reader_message and error.message.startswith(UNRECOGNISED):
         message += f" Closest: {closest[0]} ({closest[1]})." if closest else ""
         message += "" if verbose else " With -v, the reason of each reader is listed."
     lines = [visible((f"{error.source}: " if error.source else "") + message)]
     if verbose:
-        rejected = other_readers(error.tried, closest if is_reason else None)
-        lines += [visible(f"  not {readers}: {reason}") for readers, reason in rejected]
+        rejections = other_readers(error.tried, closest if is_reader_message else None)
+        lines += [visible(f"  not {readers}: {reason}") for readers, reason in rejections]
     return "\n".join(filter(None, [*lines, error.hint]))  # a hint may have several lines
 
 

@@ -21,9 +21,9 @@ from tmmu_core import version_line
 from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError, UnwritableOutput
 
-FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
-MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
-COMMANDS = (*FIRST, *MORE)
+MAIN_COMMANDS = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
+MORE_COMMANDS = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
+COMMANDS = (*MAIN_COMMANDS, *MORE_COMMANDS)
 MODULES = {"record": "history", "bisect": "history", "convert": "export"}
 MODULES |= dict.fromkeys(("verify", "lint", "trace", "checkpoint", "restore", "apply", "schema"), "specification")
 """Command → module in ``app.cli.commands``, for commands whose module has another name."""
@@ -31,13 +31,13 @@ MODULES |= dict.fromkeys(("verify", "lint", "trace", "checkpoint", "restore", "a
 INTERRUPTED = 130  # 128 + SIGINT
 VERBOSE = ("-v", "--verbose")  # options that list why each reader rejected a file
 
-WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # a full disk or closed file is no bug
+WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # not reported as internal errors
 
 
 class _TolerantFile(io.FileIO):
     """A file that discards the data of a write if the write fails with an error of the type :attr:`ignored`."""
 
-    ignored: type[OSError] = BrokenPipeError  # the reader has closed the pipe
+    ignored: type[OSError] = BrokenPipeError  # raised if the reader of the pipe has closed it
 
     def write(self, data: Any) -> int:
         try:
@@ -67,8 +67,8 @@ class Command(TyperCommand):
     """A command that rejects empty values, and an output file that is also an input or another output."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Raises :class:`UsageError`, or :class:`UnwritableOutput` for an output without a folder."""
-        read, written = list[str](), list[tuple[str, str]]()
+        """Run the command. Raises :class:`UsageError`; ``UnwritableOutput`` if the folder of an output is missing."""
+        inputs, outputs = list[str](), list[tuple[str, str]]()
         for parameter in self.params:
             name, is_option = str(parameter.name), parameter.param_type_name == "option"
             value, source = ctx.params.get(name), ctx.get_parameter_source(name)
@@ -79,13 +79,13 @@ class Command(TyperCommand):
                 hint = "Set a value, or omit the option." if is_option else "Set a value."
                 raise UsageError(f"{shown} is empty.", f"{hint} A shell variable may be unset.")
             if name in OUTPUTS:
-                written += [(name, text) for text in texts if text != STREAM]
+                outputs += [(name, text) for text in texts if text != STREAM]
             elif "FILE" in str(parameter.metavar):
-                read += texts
-        for position, (name, output) in enumerate(written):
-            # ``convert`` can rewrite a file in place.
-            others = {text: "another output" for _, text in written[:position]}
-            others |= {} if (self.name, name) == ("convert", "output") else dict.fromkeys(read, "the input")
+                inputs += texts
+        for position, (name, output) in enumerate(outputs):
+            others = {text: "another output" for _, text in outputs[:position]}
+            if (self.name, name) != ("convert", "output"):  # ``convert`` can rewrite a file in place
+                others |= dict.fromkeys(inputs, "the input")
             _refuse_output(output, others, needs_folder=self.name != "export")  # a C project creates its folder
         return super().invoke(ctx)
 
@@ -122,7 +122,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     )
     for name in commands:
         module = import_module(f"{__package__}.commands.{MODULES.get(name, name)}")
-        panel = "Commands" if name in FIRST else "More commands"
+        panel = "Commands" if name in MAIN_COMMANDS else "More commands"
         app.command(name, cls=Command, rich_help_panel=panel)(with_options(getattr(module, f"{name}_command")))
 
     @app.callback(invoke_without_command=True)
@@ -143,7 +143,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
 LOG = logging.getLogger("tmmu")
 
 
-class _StandardError(logging.Handler):
+class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())
 
@@ -152,13 +152,15 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line (without ``tmmu``) and return its exit code. Errors are written to standard error."""
     as_json, verbose = "--json" in arguments, any(word in arguments for word in VERBOSE)
     if not LOG.handlers:
-        LOG.addHandler(_StandardError())
+        LOG.addHandler(_StderrHandler())
         LOG.setLevel(logging.INFO)
     try:
         limits.refuse_unknown_settings()
         arguments = _apply_limits(arguments)
         first = next(iter(arguments), "")
-        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # import one command, because all take too long
+        tmmu = build(
+            (first,) if first in COMMANDS else COMMANDS
+        )  # import only the module of this command: it is faster
         code = int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS)
         sys.stdout.flush()
         return code

@@ -84,7 +84,10 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
                 error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
             raise
 
-    others = [q for name, p in declared.items() if name != REQUEST for q in options_of.get(name, {name: p}).values()]
+    others: list[inspect.Parameter] = []
+    for name, parameter in declared.items():
+        if name != REQUEST:
+            others += options_of[name].values() if name in options_of else [parameter]
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in others] + PLANNING * has_request
     vars(wrapper)["__signature__"] = inspect.Signature(parameters)
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -98,7 +101,7 @@ def _read_request(values: dict[str, Any]) -> PlanRequest:
     named_values = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
     inputs = [value if isinstance(value, list) else [value] for name, value in named_values if name not in OUTPUTS]
     if sum(files.count(STREAM) for files in inputs) > 1:
-        raise UsageError("standard input can be read only once.", "Use - for one file.")
+        raise UsageError("standard input can be read only once.", "Use - for only one file.")
     request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})
     if (conflict := contradiction(request)) is not None:
         raise UsageError(conflict.message, conflict.hint)
@@ -117,7 +120,10 @@ PLANNING.append(_parameter("no_run", NO_RUN))
 
 
 def read_option(name: str, text: str | list[str]) -> Any:
-    """Return the value of a planning option; ``name``: its field. Raises :class:`UsageError`, ``UnreadableInput``."""
+    """Return the value of the field ``name`` of a request; ``text``: its option's value, which may be a file name.
+
+    Raises :class:`UsageError` for an invalid value, ``UnreadableInput`` for an unreadable file.
+    """
     spec = OPTION_SPECS[name]
     try:
         if isinstance(text, list):

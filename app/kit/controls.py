@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.canvas.script import canvas_script
 from app.session import state
-from app.session.pages import MOVED
+from app.session.pages import REDIRECTS
 from app.session.view_state import to_query
 from app.texts.markup import complete_links
 from tmmu_core.base.errors import UnreadableInput
@@ -69,8 +69,8 @@ def pick_view(names: Mapping[str, str]) -> str:
     tab = state.choice().tab
     view = tab if tab in names else next(iter(names))
     if len(names) > 1:
-        switch("View", names, **state.bound("tab", view))
-    if tab != view and MOVED.get(tab, ("",))[0] == state.session().page:
+        switch("View", names, **state.bind("tab", view))
+    if tab != view and REDIRECTS.get(tab, ("",))[0] == state.session().page:
         st.html(f'<div class="tm soft" id="no-view">This plan does not have the view {tab} of the link.</div>')
     return view
 
@@ -104,9 +104,9 @@ def text_widget(
         except (ValueError, UnreadableInput) as error:
             drafts[widget] = draft
             message = error.message_with_place if isinstance(error, UnreadableInput) else str(error)
-            state.refuse({"title": error_title, "message": message, "hint": hint})
+            state.add_error_card({"title": error_title, "message": message, "hint": hint})
             return
         drafts.pop(widget, None)
         state.choose(**{field: value})
 
-    return state.bound(widget, drafts.get(widget, text), changed)
+    return state.bind(widget, drafts.get(widget, text), changed)

@@ -13,7 +13,7 @@ from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
 from app.session import history, page_jobs, plan_rows, planning, review
 from app.session.opening import SAMPLES, content_of, samples, shelf
-from app.session.planning import Shown, requested
+from app.session.planning import Shown, request_of
 from app.session.review import Review
 from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
@@ -80,7 +80,7 @@ def command_files(shown: Shown) -> dict[str, bytes]:
 
 
 def _command_request(shown: Shown) -> PlanRequest:
-    request = requested(shown.choice, shown.opened)
+    request = request_of(shown.choice, shown.opened)
     # Without --planner, the offsets in the file are used.
     return request.but(planner=None, options={}) if request.planner == GIVEN else request
 

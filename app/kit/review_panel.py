@@ -37,7 +37,7 @@ def draw(shown: Shown) -> None:
         with left:
             if not history.url():
                 st.caption("Kept until you reload the page. To keep or share it, download the review file.")
-            author = state.bound("review.author", current.author, lambda name: review.sign(name.strip()))
+            author = state.bind("review.author", current.author, lambda name: review.sign(name.strip()))
             st.text_input("Your name", **author)
             _notes(current)
             _new_note(shown)
@@ -95,8 +95,8 @@ def _decision(current: review.Review) -> None:
     def decide(answer: Any, reason: str) -> None:
         review.decide(review.Decision(answer, reason, review.current().author, review.today()) if answer else None)
 
-    widget = state.bound("review.answer", answer, lambda chosen: decide(chosen, reason))
+    widget = state.bind("review.answer", answer, lambda chosen: decide(chosen, reason))
     st.segmented_control("Decision", review.DECISIONS, **widget)
     if decision:
-        st.text_input("Reason", **state.bound("review.reason", reason, lambda text: decide(answer, text)))
+        st.text_input("Reason", **state.bind("review.reason", reason, lambda text: decide(answer, text)))
         st.caption(for_markdown(" · ".join(filter(None, (decision.answer, decision.author, decision.date)))))

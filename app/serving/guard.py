@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
 from app.serving.access import PROXY_HEADER, TOKEN, is_loopback
-from app.session.pages import FIRST, MOVED
+from app.session.pages import FIRST_PAGE, REDIRECTS
 from app.session.work import visitors, workers
 
 COOKIE = "tmmu_visitor"
@@ -117,19 +117,19 @@ class Guard:
             response = RedirectResponse(address, 303, headers=HEADERS)
             response.set_cookie(COOKIE, access_rules.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await response(scope, receive, send)
-        elif scope["type"] == "http" and (moved := moved_to(scope["path"], query)) is not None:
+        elif scope["type"] == "http" and (moved := redirect_target(scope["path"], query)) is not None:
             await RedirectResponse(moved, 307, headers=HEADERS)(scope, receive, send)
         else:
             await self.app(scope, receive, _with_headers(send))
 
 
-def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
+def redirect_target(path: str, query: list[tuple[str, str]]) -> str | None:
     """Return the address to redirect to if ``path`` names a view, an old page or the first page; else ``None``."""
     base, _, name = path.rpartition("/")
-    if name != FIRST and name not in MOVED:
+    if name != FIRST_PAGE and name not in REDIRECTS:
         return None
-    page, tab = MOVED.get(name, (FIRST, ""))
-    return _local_address(f"{base}/{'' if page == FIRST else page}", [*query, ("tab", tab)] if tab else query)
+    page, tab = REDIRECTS.get(name, (FIRST_PAGE, ""))
+    return _local_address(f"{base}/{'' if page == FIRST_PAGE else page}", [*query, ("tab", tab)] if tab else query)
 
 
 def _local_address(path: str, query: list[tuple[str, str]]) -> str:

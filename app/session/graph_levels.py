@@ -5,14 +5,14 @@ from urllib.parse import quote, unquote
 
 from app.session import plan_rows
 from app.session.planning import Shown
-from app.session.view_state import WALKS, Choice
+from app.session.view_state import GRAPH_PARTS, Choice
 from app.session.work.jobs import job_table, memoized
 from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, visible_part
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
 
-MODEL, AROUND = WALKS
+MODEL, AROUND = GRAPH_PARTS
 RADIUS = 2  # default distance from the selection, in edges
 MAX_RADIUS = 9
 MAX_NODES_WITHOUT_MODULES = 200  # a larger graph without modules is first shown around the selection
@@ -43,8 +43,8 @@ def tree(shown: Shown) -> Tree:
 
 def shown_part(shown: Shown, chosen: Choice) -> str:
     """Return the part to show: :data:`MODEL` (the whole graph), or :data:`AROUND` (around the selection)."""
-    if chosen.walk:
-        return chosen.walk
+    if chosen.graph_part:
+        return chosen.graph_part
     is_large = len(shown.timeline.index.node_ids) > MAX_NODES_WITHOUT_MODULES
     return AROUND if is_large and not plan_rows.modules(shown).known_by else MODEL
 
@@ -57,7 +57,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
         radius = RADIUS if chosen.radius is None else min(chosen.radius, MAX_RADIUS)
         node = peak_node if tensor < 0 else -1
     elif tensor >= 0 and index.producer[tensor] >= 0:
-        tensor = -1  # a tensor with a producer is not a vertex: selecting one does not need another cached view
+        tensor = -1  # only tensors without a producer are vertices: other selections share one cached view
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
     key = ("visible graph", shown.key, request)
     return job_table().cache.get_or_make(key, lambda: visible_part(index, tree(shown), request))

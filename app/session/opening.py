@@ -43,7 +43,7 @@ class Sample:
     name: str  # file name without extensions, used in links
     title: str
     path: Path
-    teaches: str
+    teaches: str  # what the sample demonstrates, as text
     group: str
 
 
@@ -116,7 +116,10 @@ def content_of(source: str) -> tuple[bytes, str]:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """Return ``(name, bytes)`` of a file or of each snapshot (else each XLA module) of a folder. Raises ``OSError``."""
+    """Return ``(name, bytes)`` of a file; for a folder, of its PyTorch snapshots, else of its XLA modules.
+
+    Raises ``OSError`` and ``TmmuError``.
+    """
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):

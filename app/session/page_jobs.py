@@ -8,7 +8,14 @@ from urllib.parse import urlencode
 import msgspec
 
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import minimise_option, opened_at, planning_input, requested, task_job, with_explicit_defaults
+from app.session.planning import (
+    minimise_option,
+    opened_at,
+    planning_input,
+    request_of,
+    task_job,
+    with_explicit_defaults,
+)
 from app.session.rank_sets import MOST_RANKS, compact, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
@@ -28,12 +35,12 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.runtime.measure import measure_model
 
 
-def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
+def fit_search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
     """Return the job that searches for changes with which the plan fits; ``Job.found`` has the best plans so far."""
     return task_job("making it fit", choice, tasks.search, capacity, kinds, key=(capacity.key, kinds))
 
 
-def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[FittedSize]:
+def largest_size(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[FittedSize]:
     """Return the job that finds the largest size of ``dim`` that fits."""
     graph = open_source(choice.source).graph
     must_reread = graph is not None and (dim in graph.ranges or dim in graph.assumed)
@@ -42,7 +49,7 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
     return task_job(what, choice, tasks.largest, dim, capacity, kinds, model, key=key)
 
 
-def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
+def ranked_changes(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
     """Return the job that plans each single change and ranks the changes by the bytes that each saves."""
     return task_job("ranking single changes", choice, tasks.from_plan, what_if, kinds, key=(what_if, kinds))
 
@@ -52,7 +59,7 @@ def one_change(choice: Choice, move: Move) -> Job[Candidate]:
     return task_job("planning one change", choice, tasks.one_move, move, key=(move.kind, move.what))
 
 
-def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
+def cost_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
     """Return the job that computes the curve of bytes against cost: plans from the current one to the lower bound."""
     return task_job("planning lower limits", choice, tasks.from_plan, curve, Allowed(kinds), key=(curve, kinds))
 
@@ -72,16 +79,17 @@ def baseline_link(choice: Choice) -> str:
 
 
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """Return the changed fields of ``choice`` that show a candidate beside the present plan. The limits stay."""
+    """Return the fields of ``choice`` that show a candidate, with the current plan as its baseline. The limits stay."""
     plan_input = candidate.plan_input
-    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # no early stop, as in the fit
+    # Like the search for changes, the planner must not stop once the plan fits.
+    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}
     limits = {"capacities": choice.capacities, "budget": choice.budget}
-    arenas: dict[str, Any] = {each: getattr(choice, each) for each in ("arenas", "alignment", "page_size")}
+    arenas: dict[str, Any] = {field: getattr(choice, field) for field in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):  # the changed alignments, with the user's capacities
-        config, limited = as_given(plan_input.arenas or {}), as_given(choice.arenas or {})
+        config, users_config = as_given(plan_input.arenas or {}), as_given(choice.arenas or {})
         for arena, settings in config.items():
-            if "capacity_bytes" in limited.get(arena, {}):
-                config[arena] = {**settings, "capacity_bytes": limited[arena]["capacity_bytes"]}
+            if "capacity_bytes" in users_config.get(arena, {}):
+                config[arena] = {**settings, "capacity_bytes": users_config[arena]["capacity_bytes"]}
         arenas |= {"arenas": config, "alignment": None}
     planned = {"planner": plan_input.planner, "options": options}
     full = with_explicit_defaults(choice, open_source(choice.source))
@@ -111,7 +119,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
             what = f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}."
             raise Misuse(what, "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.")
         whole, opened = opened_at(choice.unsharded())
-        request = requested(whole, opened).but(shard_spec=spec)
+        request = request_of(whole, opened).but(shard_spec=spec)
         return job_table().run_task(progress, tasks.ranks, planning_input(opened), request)
 
     return job_table().job(("ranks", *choice.unsharded().problem, compact(choice.shard)), "planning the ranks", run)

@@ -64,8 +64,8 @@ def origins(shown: Shown) -> Origins | None:
 
 def has_layers(shown: Shown) -> bool:
     """Return whether a plan has several layers."""
-    found = origins(shown)
-    return found is not None and bool(found.modules.known_by) and len({layer for layer in found.layer if layer}) > 1
+    of_rows = origins(shown)
+    return of_rows is not None and bool(of_rows.modules.known_by) and len({*of_rows.layer} - {""}) > 1
 
 
 @memoized
@@ -110,10 +110,10 @@ def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> tuple[l
 
     A buffer is ``(row of its first tensor, bytes, live steps in the range)``; most bytes × steps first.
     """
-    s, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
-    live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
-    live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
-    columns = (s.head[live], s.size[live], live_steps[live])
+    storages, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
+    live_steps = np.minimum(storages.death, end) - np.maximum(storages.birth, first)
+    live = np.flatnonzero((storages.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
+    columns = (storages.head[live], storages.size[live], live_steps[live])
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
     # The curve has a point for each change of the live bytes. The point that applies at ``first`` may be before it.
@@ -143,13 +143,13 @@ def first_difference(left: Shown, right: Shown, arena: str) -> why_offset.Placem
 
 @memoized
 def idle(shown: Shown) -> Idle | None:
-    """Return the idle steps of each storage; ``None`` for a plan without a graph."""
+    """Return the idle steps and the last uses of each storage; ``None`` for a plan without a graph."""
     return None if shown.solution is None else idle_of(shown.solution.liveness)
 
 
 def row_colours(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:
     """Return a function from row to colour, in the chosen scheme, else ``default``, else the scheme of ``view``."""
-    found = origins(shown) if has_layers(shown) else None
-    layers = None if found is None else found.layer
+    row_origins = origins(shown) if has_layers(shown) else None
+    layers = None if row_origins is None else row_origins.layer
     view_scheme = "slot" if view == "slots" else palette.default_scheme(shown.plan, layers)
     return palette.row_colours(shown.plan, state.choice().colour or default or view_scheme, operators(shown), layers)

@@ -135,7 +135,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return _verified(full, opened, opened.plan)
-    subject, request, progress = planning_input(opened), requested(full, opened), progress or (lambda *_: True)
+    subject, request, progress = planning_input(opened), request_of(full, opened), progress or (lambda *_: True)
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR_PLANNERS and full.shard_spec is None and count <= MAX_LINEAR_HERE:
         result = make.make_plan(subject, request, progress, over_limits=True)
@@ -148,7 +148,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     return Shown(full, opened, result.plan, result.solution)
 
 
-def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
+def repeatable_choice(job: Job[Shown], choice: Choice) -> Choice | None:
     """Return a choice with the node limit that a stopped search reached, and cache the job under this choice.
 
     Return ``None`` if the search was not stopped. Raises ``TaskNotFinished`` if only another visitor stopped it.
@@ -169,7 +169,7 @@ def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[
 
     def run(progress: Progress) -> Any:
         full, opened = opened_at(choice)
-        return job_table().run_task(progress, task, planning_input(opened), requested(full, opened), *arguments)
+        return job_table().run_task(progress, task, planning_input(opened), request_of(full, opened), *arguments)
 
     return job_table().job((task.__name__, *key, *choice.problem), what, run)
 
@@ -179,13 +179,13 @@ def _verified(full: Choice, opened: Opened, plan: Plan) -> Shown:
 
     A plan that only exceeds a capacity is not marked as invalid, because the page shows that it does not fit.
     """
-    judged, verdict = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
+    verified_plan, verdict = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
     if verdict.only_over_capacity:
-        judged = with_recomputed_bounds(plan, verdict.arenas)
-    return Shown(full, opened, judged, verdict=verdict)
+        verified_plan = with_recomputed_bounds(plan, verdict.arenas)
+    return Shown(full, opened, verified_plan, verdict=verdict)
 
 
-def requested(full: Choice, opened: Opened) -> PlanRequest:
+def request_of(full: Choice, opened: Opened) -> PlanRequest:
     """Return the request for the planner, without the capacities of arenas that the graph does not use."""
     request = full.request
     if opened.graph is not None and request.has_no_arena_options:
@@ -206,17 +206,17 @@ _GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if
 
 
 def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
-    """Store a review file's plan as the result of the choice's planning job; return ``False`` if it does not match."""
+    """Store a review file's plan as the result of a planning job; return ``False`` if it does not match the choice."""
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash
-    quick_request = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    found = make.make_plan(planning_input(opened), quick_request, lambda *_: True, over_limits=True)
-    if any(getattr(found.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
+    quick_request = request_of(full, opened).but(planner=DEFAULT_PLANNER, options={})
+    quick = make.make_plan(planning_input(opened), quick_request, lambda *_: True, over_limits=True)
+    if any(getattr(quick.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
         return False
     shown = _verified(full, opened, plan)
     if full.planner != GIVEN:
-        shown = Shown(full, opened, shown.plan, found.solution and replace(found.solution, plan=shown.plan))
+        shown = Shown(full, opened, shown.plan, quick.solution and replace(quick.solution, plan=shown.plan))
     job_table().forget(plan_key(full))  # the visitor may have planned the file before
     job_table().job(plan_key(full), "planning", lambda _: shown)
     return True
@@ -298,12 +298,12 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
     dims = dict(shown.choice.dims) or None
     cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
 
-    def judged(progress: Progress) -> tasks.Judgement:
+    def judge(progress: Progress) -> tasks.Judgement:
         if len(shown.plan) < MAX_JUDGED_HERE:
             return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, cut_from)
         return job_table().run_task(progress, tasks.judge, shown.graph, shown.plan, dims, cut_from)
 
-    return job_table().job(("judge", shown.key), "judging", judged)
+    return job_table().job(("judge", shown.key), "verifying", judge)
 
 
 def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
@@ -312,6 +312,6 @@ def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
 
 
 @memoized
-def compared(left: Shown, right: Shown) -> Comparison:
+def comparison_of(left: Shown, right: Shown) -> Comparison:
     """Return the comparison of a baseline (``left``) with a candidate (``right``)."""
     return compare(left.opened.trace or left.plan, right.opened.trace or right.plan)

@@ -223,7 +223,7 @@ def open_or_refuse(data: bytes, name: str) -> None:
     try:
         open_file(data, name)
     except TmmuError as error:
-        state.refuse(card_of(error, f"{name} was not opened", name))
+        state.add_error_card(card_of(error, f"{name} was not opened", name))
 
 
 def open_file(data: bytes, name: str) -> None:
@@ -246,7 +246,9 @@ def open_file(data: bytes, name: str) -> None:
     if not is_matching:
         problem = "the plan in the review file does not match its graph and link; the planner made another plan."
         hint = "Check the notes and the decision against the shown plan."
-        state.refuse(card_of(UnreadableInput(problem, source=name, hint=hint), f"{name}: another plan is shown", name))
+        state.add_error_card(
+            card_of(UnreadableInput(problem, source=name, hint=hint), f"{name}: another plan is shown", name)
+        )
 
 
 def _encoded(data: bytes) -> str:

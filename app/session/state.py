@@ -21,7 +21,7 @@ class Session:
     """The state of a session between runs of the script."""
 
     choice: Choice = field(default_factory=Choice)
-    refusals: list[dict[str, Any]] = field(default_factory=list)
+    error_cards: list[dict[str, Any]] = field(default_factory=list)
     """Error cards, oldest first; each stays until it is dismissed, or the file or the planning request changes."""
     notice: str = ""
     drafts: dict[str, str] = field(default_factory=dict)  # input → its invalid text, which the user can correct
@@ -41,7 +41,7 @@ def session() -> Session:
 def begin(sources: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    If the link has no graph, the first of ``sources`` is opened; exactly two are baseline and candidate.
+    If the link has no graph, the first of ``sources`` is opened. Exactly two sources are baseline and candidate.
     """
     if _SESSION in st.session_state:
         return False
@@ -74,10 +74,10 @@ def choose(**changes: Any) -> None:
     new = old.but(**changes)
     if new.source != old.source:
         new = Choice(**{"view": old.view, "colour": old.colour, **changes})
-        current.refusals, current.notice, current.drafts = [], "", {}
+        current.error_cards, current.notice, current.drafts = [], "", {}
     elif new.problem != old.problem:
-        new = new.but(**{name: None for name in ("step", "turn", "tried", "span") if name not in changes})
-        current.refusals = []
+        new = new.but(**{name: None for name in ("step", "replayed", "tried", "span") if name not in changes})
+        current.error_cards = []
     if new.selected != old.selected and "tried" not in changes:
         new = new.but(tried=None)
     if new.selected not in ("", old.selected) and "arena" not in changes and new.arena != ALL_ARENAS:
@@ -118,12 +118,12 @@ def remember_valid(chosen: Choice) -> None:
     current.last_valid = chosen
 
 
-def refuse(card: dict[str, Any]) -> None:
+def add_error_card(card: dict[str, Any]) -> None:
     """Add an error card; a card with the same title is replaced."""
-    session().refusals = [*(old for old in session().refusals if old["title"] != card["title"]), card]
+    session().error_cards = [*(old for old in session().error_cards if old["title"] != card["title"]), card]
 
 
-def bound(name: str, value: Any, on_change: Callable[[Any], None] | None = None) -> dict[str, Any]:
+def bind(name: str, value: Any, on_change: Callable[[Any], None] | None = None) -> dict[str, Any]:
     """Return the arguments of a widget that shows ``value`` and passes the user's input to ``on_change``.
 
     Default of ``on_change``: set the field ``name`` of the choice, or its default for an empty input.

@@ -53,16 +53,16 @@ class Choice(PlanRequest):
     marked: str = ""  # ``witness`` (of the lower bound), ``late`` (long idle) or ``layer:<name>``
     step: int | None = None
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
-    tried: tuple[int, int] | None = None  # (offset in bytes, first step) to try for the selected storage
-    turn: int | None = None  # number of placements that the replay shows; None: all placements
+    tried: tuple[int, int] | None = None  # place (offset in bytes, first step) to try for the selected storage
+    replayed: int | None = None  # number of placements that the replay shows; None: all placements
     zoom: tuple[float, ...] | None = None  # visible steps t0 to t1 and bytes or rows v0 to v1; None: all
-    walk: str = ""  # view of Graph: ``model`` or ``around`` (the selection); empty: by size and modules of the graph
+    graph_part: str = ""  # part that Graph shows: ``model`` or ``around`` (the selection); empty: depends on the graph
     radius: int | None = None  # maximum distance from the selection in edges, for "around"
     opened: str = ""  # modules that the user opened in Graph: paths of quoted names, separated by commas
     closed: str = ""  # modules that the user closed in Graph
     arena: str = ""  # shown arena; "*": all arenas; empty: ``main_arena`` of the plan
     shard: str = ""  # shard spec of the view Ranks as JSON; empty: the first preset
-    look: int | None = None  # rank selected in the view Ranks; None: the rank with the largest plan
+    selected_rank: int | None = None  # in the view Ranks; None: the rank with the largest plan
     dim: str = ""  # dimension of the view Shapes; empty: the first dimension
     model: str = ""  # model of the view History; empty: the first model
     branch: str = ""  # branch of the view History; empty: main, or the branch of the latest run
@@ -85,14 +85,14 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 """The choice for an address without a query: a network whose plan exceeds its memory limit but can be made to fit."""
 
 _VIEW_FIELDS = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
-_INTEGER_FIELDS = ("step", "look", "turn", "radius")  # fields with a whole number, at least 0
-NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {  # field → key in a link, if they differ
-    name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
-}
+_INTEGER_FIELDS = ("step", "selected_rank", "replayed", "radius")  # fields with a whole number, at least 0
+NAMES = {"source": "graph", "selected": "tensor", "search": "q"}  # field → key in a link, if they differ
+NAMES |= {"graph_part": "walk", "selected_rank": "look", "replayed": "turn"}
+NAMES |= {name: spec.link for name, spec in OPTION_SPECS.items() if spec.link}
 
-WALKS = ("model", "around")
+GRAPH_PARTS = ("model", "around")
 _ALLOWED_VALUES: dict[str, tuple[str, ...]] = {"mode": MODES, "preset": PRESETS, "view": VIEWS, "tab": TABS}
-_ALLOWED_VALUES |= {"colour": COLOURS, "walk": WALKS, "swapped": ("0", "1")}
+_ALLOWED_VALUES |= {"colour": COLOURS, "graph_part": GRAPH_PARTS, "swapped": ("0", "1")}
 
 
 def to_query(choice: Choice) -> dict[str, str]:
@@ -169,7 +169,8 @@ def _read_range(name: str, text: str) -> tuple[float, ...]:
         numbers = tuple(round(float(part), 3) for part in parts if re.fullmatch(r"[0-9]*\.?[0-9]+", part))
     else:
         numbers = tuple(map(strict.whole_number, parts))
+    count = 4 if name == "zoom" else 2
     is_rising = name == "tried" or all(low < high for low, high in zip(numbers[::2], numbers[1::2], strict=False))
-    if not len(parts) == len(numbers) == (4 if name == "zoom" else 2) or not is_rising or max(numbers) > _MAX_EDGE:
+    if len(parts) != count or len(numbers) != count or not is_rising or max(numbers) > _MAX_EDGE:
         raise ValueError(_RANGES[name])
     return numbers

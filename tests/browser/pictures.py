@@ -28,7 +28,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from app.cli.commands.explore import arguments
-from app.session.pages import MOVED
+from app.session.pages import REDIRECTS
 from benchmarks.snapshot_writer import Transformer, transformer_steps
 from tests.browser.conftest import still
 from tests.support.paths import ROOT
@@ -54,7 +54,7 @@ SUBJECTS = {
 """Name → the sample or the file that is opened."""
 VIEWS = {
     "plan": "?",
-    **{name: f"{page}?tab={tab}" for name, (page, tab) in MOVED.items() if tab not in ("", "history")},
+    **{name: f"{page}?tab={tab}" for name, (page, tab) in REDIRECTS.items() if tab not in ("", "history")},
     "snapshot": "plan?tab=snapshot",
     "fix": "fix?",
     "compare": "compare?baseline=planner%3Anaive",

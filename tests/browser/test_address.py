@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.session.pages import MOVED
+from app.session.pages import REDIRECTS
 from tests.browser.conftest import Visit, pixel_of, rest, serving
 
 pytestmark = pytest.mark.browser
@@ -102,10 +102,10 @@ def test_first_page_is_found_by_its_name(visit: Visit) -> None:
     assert "/plan" not in page.url
 
 
-@pytest.mark.parametrize(("old", "view"), [(old, view) for old, (_, view) in MOVED.items()])
+@pytest.mark.parametrize(("old", "view"), [(old, view) for old, (_, view) in REDIRECTS.items()])
 def test_link_of_an_earlier_version_opens_its_view(visit: Visit, old: str, view: str) -> None:
     page = visit(old, graph="sample:dynamic_batch", tensor="h1")
-    expect(page).to_have_url(re.compile(f"/{MOVED[old][0].replace('plan', '')}[?].*dynamic_batch.*tensor=h1"))
+    expect(page).to_have_url(re.compile(f"/{REDIRECTS[old][0].replace('plan', '')}[?].*dynamic_batch.*tensor=h1"))
     expect(page.get_by_text("Page not found")).to_have_count(0)
     if view not in ("", "history", "snapshot", "reuse"):  # views without a store, and of other plans, are hidden
         title = {"planners": "All planners"}.get(view, view.capitalize())

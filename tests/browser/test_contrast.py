@@ -11,7 +11,7 @@ from tests.browser.conftest import rest
 
 pytestmark = pytest.mark.browser
 
-PAGES = ("", *(name for name, _ in pages.PAGES[1:]), *pages.MOVED)
+PAGES = ("", *(name for name, _ in pages.PAGES[1:]), *pages.REDIRECTS)
 
 
 @pytest.fixture(scope="module")

@@ -63,8 +63,8 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
         if figure == "reuse_cost_lower_bound":
             print_lines(f"lower bound of the reuse cost of {name}: {sides(difference)}")
             continue
-        one, two = (plan.arena_of[name] for plan in (baseline, candidate))
-        texts = (f"{a.status}, at least {numbers.full_bytes(a.stated_bound_bytes)}" for a in (one, two))
+        arenas = (plan.arena_of[name] for plan in (baseline, candidate))
+        texts = (f"{arena.status}, at least {numbers.full_bytes(arena.stated_bound_bytes)}" for arena in arenas)
         print_lines(f"optimality of {name}: {' → '.join(texts)}")
     for difference in verdict.context:
         print_lines(f"context {difference.path[2:]}: {sides(difference)}")

@@ -96,10 +96,10 @@ def export_command(
     options.refuse_unused(to)
     if to in MODELS:
         return _write_model(plan, to, request, options.model, output)
-    found = resolve(plan, request)
-    valid_plan = found.valid_plan("export")
+    resolved = resolve(plan, request)
+    valid_plan = resolved.valid_plan("export")
     if to == PROJECT:
-        constants = _constants(found, options.model)
+        constants = _constants(resolved, options.model)
         project = _render(valid_plan, constants, options.prefix)
         return _write_project(project, constants, output, options.blobs or "auto")
     data = plan_file.to_instance(valid_plan, options.arena) if to == "instance" else EXPORTERS[to](valid_plan)
@@ -166,18 +166,18 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
 
 def _lowest_peak_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     start = initial_candidate(graph, request)
-    found = order_move(start)
-    if found is None or found.move is None:
+    improved = order_move(start)
+    if improved is None or improved.move is None:
         print_note("no order with a lower peak was found; the nodes keep the order of the file")
         return start.plan.execution_order
-    ordered, constant_bytes = found.ordered, sum(found.ordered.model.constant.tolist())
+    ordered, constant_bytes = improved.ordered, sum(improved.ordered.model.constant.tolist())
     sizes = (ordered.tried["given"], ordered.peak, ordered.bound)
     before, after, bound = (numbers.full_bytes(size - constant_bytes) for size in sizes)
     print_note(f"peak of activations {before} → {after}; lower bound of all orders {bound}")
-    return tuple(found.move.details["order"])
+    return tuple(improved.move.details["order"])
 
 
-def _constants(found: Resolved, model: str | None) -> Constants:
+def _constants(resolved: Resolved, model: str | None) -> Constants:
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):
@@ -185,9 +185,9 @@ def _constants(found: Resolved, model: str | None) -> Constants:
         if constants := constants_of(Path(model), opened):
             return constants
         raise UsageError(f"{model} has no bytes of constants.", "Use tmmu convert --sidecar FILE with the original.")
-    if found.graph is None or found.name == STREAM:
+    if resolved.graph is None or resolved.name == STREAM:
         return Constants({})
-    return constants_of(Path(found.name), found.graph)
+    return constants_of(Path(resolved.name), resolved.graph)
 
 
 def _write_project(render: RenderMemoryPlan, constants: Constants, name: str, blobs: str) -> int:

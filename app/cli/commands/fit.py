@@ -94,8 +94,12 @@ def fit_command(
     elif output != STREAM and recipe != STREAM:
         if (dim_or_axis := largest or mesh) is not None:
             text = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
-            none = "no size of {} that fits was found" if fitted.answer == "open" else "no size of {} fits"
-            console.print_lines(none.format(dim_or_axis) if size is None else text)
+            if size is None:
+                name = dim_or_axis
+                text = (
+                    f"no size of {name} that fits was found" if fitted.answer == "open" else f"no size of {name} fits"
+                )
+            console.print_lines(text)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]
 

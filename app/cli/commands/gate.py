@@ -21,7 +21,7 @@ from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.finished_plan import with_bounds_of_rows
 from tmmu_core.library.arguments import LIMITS, limits_of
-from tmmu_core.plans.analysis import gate as core
+from tmmu_core.plans.analysis import gate as plan_gate
 from tmmu_core.plans.analysis.peak_lines import changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.metrics import totals
@@ -78,7 +78,7 @@ def gate_command(
     with usage_errors():
         limits = limits_of(vars(options), _option_of)
     if explorer is not None and out is None:
-        raise UsageError("--explorer has no effect without --out.", "Set the folder of the summary.")
+        raise UsageError("--explorer has no effect without --out.", "Set --out FOLDER: its summary.md has the link.")
     if not (graph or limits):
         raise UsageError("no limit is given.", f"Set {', '.join(map(_option_of, LIMITS))}, --baseline or --graph.")
     if graph is None:
@@ -103,7 +103,9 @@ def _option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _checks(limits: list[core.Limit], after: Resolved, before: Resolved | None, allow_incomplete: bool) -> list[Check]:
+def _checks(
+    limits: list[plan_gate.Limit], after: Resolved, before: Resolved | None, allow_incomplete: bool
+) -> list[Check]:
     """Return the checks of the verdicts and of completeness. If all of these pass, add the checks of the limits."""
     plan = after.plan
     checks: list[Check] = []
@@ -116,9 +118,10 @@ def _checks(limits: list[core.Limit], after: Resolved, before: Resolved | None, 
     if not all(check.ok for check in checks):
         return checks
     if before is None:
-        return [*checks, *map(check_row, core.gate(plan, limits))]
+        return [*checks, *map(check_row, plan_gate.gate(plan, limits))]
+    # The bounds of a plan file without its graph are computed from its rows. Compute those of the other plan equally.
     bounded = {"bounded": with_bounds_of_rows} if "rows" in map(_scope, (after, before)) else {}
-    return [*checks, *map(check_row, core.gate(plan, limits, before.plan, **bounded))]
+    return [*checks, *map(check_row, plan_gate.gate(plan, limits, before.plan, **bounded))]
 
 
 def _scope(side: Resolved) -> str:
@@ -162,7 +165,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     if invalid:
         reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
-    baseline_warning = core.baseline_warning(after.plan, before.plan) if before else ""
+    baseline_warning = plan_gate.baseline_warning(after.plan, before.plan) if before else ""
     print_lines("; ".join(filter(None, (result, baseline_warning))))
     print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
@@ -180,7 +183,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
 
 
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
-    baseline_warning = core.baseline_warning(after.plan, before.plan) if before else ""
+    baseline_warning = plan_gate.baseline_warning(after.plan, before.plan) if before else ""
     return [*filter(None, [baseline_warning]), *resolve.warnings_of(after, before)]
 
 
@@ -238,13 +241,13 @@ def _link(explorer: str | None, store_url: str | None, after: Plan, before: Reso
     return f"{explorer.rstrip('/')}/{'compare' if before else 'plan'}?{urlencode(query)}"
 
 
-def check_row(check: core.Check) -> Check:
+def check_row(check: plan_gate.Check) -> Check:
     """Return a check with its figures as texts."""
     if check.what in ("gap", "reuse"):
         ratio = numbers.over_bound if check.what == "gap" else numbers.percent
         value, limit = ratio(check.value, check.denominator), f"{float(check.limit * 100):.10g} %"
     else:
-        amount = numbers.delta_bytes if check.what in core.GROWTH else numbers.full_bytes
+        amount = numbers.delta_bytes if check.what in plan_gate.GROWTH else numbers.full_bytes
         amount = numbers.count if check.what == "reuse cost" else amount
         value, limit = amount(check.value), amount(int(check.limit))
     return Check(check.what, check.arena or "all arenas", value, limit, check.ok)

@@ -41,15 +41,15 @@ def record_command(
         raise UsageError(f"--as: {label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
     run_label = Label(model, commit, _time(at), branch)
     url = store_url(store)  # raise errors before planning, which may take long
-    found = resolve_ignoring_options(plan, request)
-    show_warnings(found.warnings, on_stderr=True)
-    valid_plan = found.valid_plan("record")
+    resolved = resolve_ignoring_options(plan, request)
+    show_warnings(resolved.warnings, on_stderr=True)
+    valid_plan = resolved.valid_plan("record")
     with closing(open_store(url, create=True)) as opened_store:
         result = opened_store.record(valid_plan, run_label)
     run = result.run
     if json:
         record = {"run": run.record(), "new_run": result.new_run, "new_plan": result.new_plan}
-        write_json({**record, "warnings": found.warnings})
+        write_json({**record, "warnings": resolved.warnings})
         return SUCCESS
     status = "recorded" if result.new_run else "is already recorded"
     if result.new_run and not result.new_plan:
@@ -99,11 +99,11 @@ def history_command(
         raise UsageError("--last has no effect without a model.", "Pass the name of a model.")
     with closing(open_store(options.store)) as store:
         if model is None:
-            lines = [*filter(options.matches, store.series())]
+            all_series = [*filter(options.matches, store.series())]
             if json:
-                write_json({"models": [{**asdict(line), "change_bytes": line.change_bytes} for line in lines]})
+                write_json({"models": [{**asdict(each), "change_bytes": each.change_bytes} for each in all_series]})
             else:
-                _print_models(lines)
+                _print_models(all_series)
             return SUCCESS
         runs = [*filter(options.matches, store.recorded_runs(model))]
         first = 0 if last is None else max(0, len(runs) - last)
@@ -118,18 +118,22 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return ``(growth since the previous run of the series, changed settings)`` of each run from ``first`` on."""
-    latest: dict[tuple[str, ...], Run] = {}
+    """Return ``(growth, changed settings)`` of each run from ``first`` on, since the previous run of its series.
+
+    Without such a run, the growth is 0, and the settings are compared with those of the branch's previous run.
+    """
+    latest_of_series: dict[tuple[str, ...], Run] = {}
+    latest_of_branch: dict[str, Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []
     for position, run in enumerate(runs):
-        before_in_series = latest.get(run.series)
-        previous = before_in_series or latest.get((run.branch,))  # else the latest run of the branch
+        in_series = latest_of_series.get(run.series)
+        previous = in_series or latest_of_branch.get(run.branch)
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))
-        changes.append((run.extent_bytes - before_in_series.extent_bytes if before_in_series else 0, settings))
-        latest[run.series] = latest[run.branch,] = run
+        changes.append((run.extent_bytes - in_series.extent_bytes if in_series else 0, settings))
+        latest_of_series[run.series] = latest_of_branch[run.branch] = run
     return changes[first:]
 
 
@@ -145,16 +149,16 @@ def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None
     table((*titles, "layout", "changed settings"), rows)
 
 
-def _print_models(lines: Sequence[RunSeries]) -> None:
-    if not lines:
+def _print_models(all_series: Sequence[RunSeries]) -> None:
+    if not all_series:
         print_lines("no runs are recorded")
         return
     rows = []
-    for line in lines:
-        head = [line.model, line.branch, line.planner, line.mode, numbers.count(line.runs)]
-        change = "none" if line.before_bytes is None else numbers.delta_bytes(line.change_bytes)
-        sizes = map(numbers.full_bytes, (line.extent_bytes, line.lower_bound_bytes))
-        rows.append([*head, *sizes, change, line.changed_at[:19] + "Z", line.changed_commit])
+    for series in all_series:
+        head = [series.model, series.branch, series.planner, series.mode, numbers.count(series.runs)]
+        change = "none" if series.before_bytes is None else numbers.delta_bytes(series.change_bytes)
+        sizes = map(numbers.full_bytes, (series.extent_bytes, series.lower_bound_bytes))
+        rows.append([*head, *sizes, change, series.changed_at[:19] + "Z", series.changed_commit])
     titles = ("model", "branch", "planner", "mode", ">runs", ">arena size", ">lower bound", ">last change")
     table((*titles, "at", "commit"), rows)
 
@@ -194,9 +198,9 @@ def bisect_command(
             known = ", ".join(a.name for a in runs[-1].arenas)
             raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
         values = [stored_runs.value_of(run, figure, arena) for run in runs]
-        found = stored_runs.first_growth(values)
-        if found is not None:
-            old, new = runs[found - 1 : found + 1]
+        growth_index = stored_runs.first_growth(values)
+        if growth_index is not None:
+            old, new = runs[growth_index - 1 : growth_index + 1]
             before, after = store.plan(old), store.plan(new)
             changes = "; ".join(changed_settings(after, before))
             names = (arena,) if arena is not None else stored_runs.grown_arenas(old, new, figure)
@@ -204,12 +208,13 @@ def bisect_command(
     steps = [_step(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}
-        record |= {"planned_differently": changes, "culprit": found and _step(runs, values, found), "steps": steps}
+        culprit = growth_index and _step(runs, values, growth_index)
+        record |= {"planned_differently": changes, "culprit": culprit, "steps": steps}
         write_json({**record, "arenas": [_causes_record(cause, limit) for cause in causes]})
     else:
-        _print_growth(runs, values, found, f"the {figure} of {arena}" if arena else f"the {figure}", changes)
+        _print_growth(runs, values, growth_index, f"the {figure} of {arena}" if arena else f"the {figure}", changes)
         _print_causes(causes, limit)
-    return SUCCESS if found is None else FINDING
+    return SUCCESS if growth_index is None else FINDING
 
 
 def _step(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:
@@ -218,19 +223,20 @@ def _step(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:
     return {"before": runs[k - 1].record(), "after": runs[k].record(), **figures}
 
 
-def _print_growth(runs: Sequence[Run], values: Sequence[int], found: int | None, figure: str, changes: str) -> None:
+def _print_growth(runs: Sequence[Run], values: Sequence[int], index: int | None, figure: str, changes: str) -> None:
+    """Print the growth of ``figure`` at the run ``index``, or that it did not grow. ``changes``: changed settings."""
     last = runs[-1]
-    series = dict.fromkeys(f"{run.planner}, {run.mode}, {run.preset}" for run in runs)
-    print_lines(f"{numbers.count(len(runs), 'run')} of {last.model} on {last.branch}, by {'; '.join(series)}")
-    if found is None:
+    settings = dict.fromkeys(f"{run.planner}, {run.mode}, {run.preset}" for run in runs)
+    print_lines(f"{numbers.count(len(runs), 'run')} of {last.model} on {last.branch}, by {'; '.join(settings)}")
+    if index is None:
         print_lines(f"{figure} did not grow from {runs[0].commit} to {last.commit}")
         return
-    old, new = runs[found - 1 : found + 1]
-    growth, commit = numbers.delta_bytes(values[found] - values[found - 1]), new.commit
+    (old, new), (before, after) = runs[index - 1 : index + 1], values[index - 1 : index + 1]
+    growth, commit = numbers.delta_bytes(after - before), new.commit
     text = f"{commit} increased {figure} by {growth}"
     if changes:
         text = f"at {commit} {figure} grew by {growth}, and plan settings changed ({changes})"
-    print_lines(f"{text}: {numbers.change(*map(numbers.full_bytes, values[found - 1 : found + 1]))}")
+    print_lines(f"{text}: {numbers.change(*map(numbers.full_bytes, (before, after)))}")
     print_lines(f"recorded {new.at}; previous run: {old.commit}, {old.at}")
 
 

@@ -42,7 +42,7 @@ def plan_command(
 
     If an instance file has all offsets, these are verified. A folder of snapshots is printed as a table of its ranks.
 
-    Exit code: 0 planned, 1 invalid offsets (2 with -o or --json) or an unreadable snapshot.
+    Exit code: 0 planned, 1 invalid offsets or an unreadable snapshot, 2 invalid offsets with -o or --json.
     """
     write = writer_of(output or STREAM)
     if files := snapshot_files(Path(graph)):
@@ -66,28 +66,28 @@ def plan_command(
     if isinstance(opened, Plan | Trace):
         hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
         raise UsageError(f"{graph} contains a finished plan.", hint)
-    found = resolve_opened(opened, graph, request)
-    plan = found.valid_plan("export") if output is not None or json else found.plan
+    resolved = resolve_opened(opened, graph, request)
+    plan = resolved.valid_plan("export") if output is not None or json else resolved.plan
     if output is not None:
         console.write_output(output, write(plan), "the plan")
     if json or output == STREAM:
-        show_warnings(found.warnings, on_stderr=True)
+        show_warnings(resolved.warnings, on_stderr=True)
     if output == STREAM:
         return SUCCESS
     if json:
-        console.write_bytes(plan_file.to_json(plan, found.warnings, found.better))
+        console.write_bytes(plan_file.to_json(plan, resolved.warnings, resolved.better))
     else:
         print_plan(plan)
-        if found.graph is not None and (shapes := shape_sources_text(found.graph)):
+        if resolved.graph is not None and (shapes := shape_sources_text(resolved.graph)):
             console.print_lines(f"shapes: {shapes}")
         if plan.categories:
             print_live_lines(plan)
-        if hint := totals_text.better(found.better):
+        if hint := totals_text.better(resolved.better):
             console.print_lines(f"hint: {hint}")
-        printed = tuple(filter(None, (plan.remark(ASSUMED), plan.remark(UNPLANNED))))  # by print_plan
-        show_warnings([warning for warning in found.warnings if not warning.endswith(printed)])
-    print_findings(found)
-    return FINDING if found.findings else SUCCESS
+        printed_remarks = tuple(filter(None, (plan.remark(ASSUMED), plan.remark(UNPLANNED))))  # by print_plan
+        show_warnings([warning for warning in resolved.warnings if not warning.endswith(printed_remarks)])
+    print_findings(resolved)
+    return FINDING if resolved.findings else SUCCESS
 
 
 def print_plan(plan: Plan) -> None:
@@ -137,7 +137,7 @@ def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> 
 
 
 def print_ranks(ranks: Sequence[RankSummary]) -> None:
-    """Print a row per group of ranks with equal peaks, highest first, then the highest peak over mean and minimum."""
+    """Print a row per group of ranks with equal peaks, and how far the highest peak exceeds mean and minimum."""
     highest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
     groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for rank in ranks:
@@ -145,8 +145,8 @@ def print_ranks(ranks: Sequence[RankSummary]) -> None:
     rows = []
     for (peak, reserved, error), group in sorted(groups.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
         sizes = [error, ""] if error else [numbers.full_bytes(peak), numbers.full_bytes(reserved)]
-        found = None if error else largest_difference(highest, group[0])
-        difference = "" if found is None else f"{found[0]} ({found[1]}) {numbers.delta_bytes(found[2])}"
+        largest = None if error else largest_difference(highest, group[0])
+        difference = "" if largest is None else f"{largest[0]} ({largest[1]}) {numbers.delta_bytes(largest[2])}"
         ids = [rank.rank for rank in group]
         rows.append([numbers.rank_ranges(ids), numbers.count(len(ids)), *sizes, difference])
     table(("ranks", ">number", ">peak", ">reserved peak", "largest difference from the highest peak"), rows)
@@ -164,8 +164,8 @@ def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:
     highest = max(ranks, key=lambda rank: rank.peak)
     records = []
     for rank in ranks:
-        found = None if rank.error else largest_difference(highest, rank)
-        difference = found and dict(zip(("line", "category", "growth_bytes"), found, strict=True))
+        largest = None if rank.error else largest_difference(highest, rank)
+        difference = largest and dict(zip(("line", "category", "growth_bytes"), largest, strict=True))
         record = {"rank": rank.rank, "file": rank.file, "peak_live_bytes": rank.peak}
         record |= {"reserved_peak_bytes": rank.reserved, "difference": difference, "error": rank.error or None}
         records.append(record)

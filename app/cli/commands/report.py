@@ -35,21 +35,21 @@ def report_command(
     from app.report.summary import markdown
     from tmmu_core.judge.verifier.verify import verify_plan
 
-    form = "html" if not Path(output).suffix else format_by_ending(output, FORMATS, "html")
+    format_ = "html" if not Path(output).suffix else format_by_ending(output, FORMATS, "html")
     if theme not in LOOKS:
         raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
-    found = resolve(plan, request)
-    found_baseline = None if baseline is None else resolve_side(baseline, request, store, found.plan)
-    show_warnings(warnings_of(found_baseline), on_stderr=True)
-    baseline_plan = None if found_baseline is None else found_baseline.complete_plan()
-    complete = found.complete_plan()
-    verified = verify_plan(complete, found.graph, dims=request.dims, cut_from=found.whole_graph_hash)
-    if form == "md":
-        write_output(output, markdown(complete, verified, title, found.better), "the summary")
+    resolved = resolve(plan, request)
+    resolved_baseline = None if baseline is None else resolve_side(baseline, request, store, resolved.plan)
+    show_warnings(warnings_of(resolved_baseline), on_stderr=True)
+    baseline_plan = None if resolved_baseline is None else resolved_baseline.complete_plan()
+    complete = resolved.complete_plan()
+    verified = verify_plan(complete, resolved.graph, dims=request.dims, cut_from=resolved.whole_graph_hash)
+    if format_ == "md":
+        write_output(output, markdown(complete, verified, title, resolved.better), "the summary")
     else:
         settings: dict[str, Any] = {"title": title, "theme": theme, "verified": verified}
-        data = build_report(found.solution or complete, baseline=baseline_plan, **settings)
-        write_output(output, pdf(data) if form == "pdf" else data, "the report")
+        data = build_report(resolved.solution or complete, baseline=baseline_plan, **settings)
+        write_output(output, pdf(data) if format_ == "pdf" else data, "the report")
     if not verified.ok:
         print_note(f"{plan} is an invalid plan: {verified}")
         return FINDING

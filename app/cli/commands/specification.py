@@ -30,25 +30,25 @@ def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None =
 
     Exit code: 0 valid, 1 invalid.
     """
-    found, against = resolve_with_graph(plan, graph, request)
-    verdict = _verdict(found, against, request)
+    resolved, plan_graph = resolve_with_graph(plan, graph, request)
+    verdict = _verdict(resolved, plan_graph, request)
     rules = numbers.count(len(verdict.checked), "rule")
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
     if verdict.not_checked:
         headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.not_checked))
-    for each in verdict.arenas if found.verdict is not None else ():
-        if each.proven_bytes is not None:
-            claimed, bound = numbers.full_bytes(each.proven_bytes), numbers.full_bytes(each.bound_bytes)
-            headlines.append(f"{each.name}: the file claims a lower bound of {claimed}; recomputed: {bound}")
-    recomputed = ("status", "lower_bound_bytes", "witness", "witness_step", "reuse_cost_lower_bound")
+    for arena in verdict.arenas if resolved.verdict is not None else ():
+        if arena.proven_bytes is not None:
+            claimed, bound = numbers.full_bytes(arena.proven_bytes), numbers.full_bytes(arena.bound_bytes)
+            headlines.append(f"{arena.name}: the file claims a lower bound of {claimed}; recomputed: {bound}")
+    recomputed_fields = ("status", "lower_bound_bytes", "witness", "witness_step", "reuse_cost_lower_bound")
     record = {
         "checked": verdict.checked,
         "not_checked": dict(verdict.not_checked),
         "examined": verdict.examined,
-        "warnings": found.warnings,
+        "warnings": resolved.warnings,
         "certificates": [
-            {"arena": each.name, "claimed_bytes": each.proven_bytes, **{key: getattr(each, key) for key in recomputed}}
-            for each in verdict.arenas
+            {"arena": a.name, "claimed_bytes": a.proven_bytes, **{key: getattr(a, key) for key in recomputed_fields}}
+            for a in verdict.arenas
         ],
     }
     return report_findings(verdict.findings, headlines, json, **record)
@@ -64,18 +64,18 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
     """
     from tmmu_core.judge.lint import lint_verdict
 
-    found, against = resolve_with_graph(plan, graph, request)
-    verdict = lint_verdict(found.plan, against, _verdict(found, against, request))
+    resolved, plan_graph = resolve_with_graph(plan, graph, request)
+    verdict = lint_verdict(resolved.plan, plan_graph, _verdict(resolved, plan_graph, request))
     errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
     headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
-    return report_findings(verdict.findings, [headline], json, checked=verdict.checked, warnings=found.warnings)
+    return report_findings(verdict.findings, [headline], json, checked=verdict.checked, warnings=resolved.warnings)
 
 
-def _verdict(found: Resolved, graph: Graph | None, request: PlanRequest) -> Verdict:
+def _verdict(resolved: Resolved, graph: Graph | None, request: PlanRequest) -> Verdict:
     from tmmu_core.judge.verifier.verify import verify_plan
 
-    plan, dims, cut_from = found.complete_plan(), request.dims or None, found.whole_graph_hash
-    return found.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, cut_from=cut_from)
+    plan, dims, cut_from = resolved.complete_plan(), request.dims or None, resolved.whole_graph_hash
+    return resolved.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, cut_from=cut_from)
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
@@ -90,19 +90,19 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
         other_options = request.but(arenas=None, **({"dims": {}, "shard_spec": None} if graph else {}))
     settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas}
     if graph is None:
-        found = resolve_opened(opened, name, other_options, **settings)
-        return found, found.graph
+        resolved = resolve_opened(opened, name, other_options, **settings)
+        return resolved, resolved.graph
     if not isinstance(opened, Plan | Trace):
         raise UsageError(f"{name} is not a finished plan.", "Use --graph only with a finished plan.")
-    against = open_any(graph, request.dims)
-    if not isinstance(against, Graph):
+    plan_graph = open_any(graph, request.dims)
+    if not isinstance(plan_graph, Graph):
         raise UsageError(f"{graph} is not a graph.", "Pass the graph of the plan.")
     plan, cut_from = opened if isinstance(opened, Plan) else opened.plan, None
     if request.shard_spec is not None:
-        cut_from = ir_hash(against)
+        cut_from = ir_hash(plan_graph)
         of_rank = request.but(rank=plan.rank, world_size=plan.world_size)
-        against = plan_rank(against, _with_settings_of(of_rank, plan, against)).graph
-    return resolve_opened(opened, name, other_options, graph=against, cut_from=cut_from, **settings), against
+        plan_graph = plan_rank(plan_graph, _with_settings_of(of_rank, plan, plan_graph)).graph
+    return resolve_opened(opened, name, other_options, graph=plan_graph, cut_from=cut_from, **settings), plan_graph
 
 
 def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
@@ -138,11 +138,11 @@ def trace_command(
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
     is_cbor = console.format_by_ending(output, TRACE_ENDINGS, "jsonl") == "cbor"
-    found = resolve(graph, request)
-    if found.findings:
-        found.valid_plan("export")
+    resolved = resolve(graph, request)
+    if resolved.findings:
+        resolved.valid_plan("export")  # raises an error
     write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
-    data = write(found.plan, digest=digest, replans=found.trace.replans if found.trace else ())
+    data = write(resolved.plan, digest=digest, replans=resolved.trace.replans if resolved.trace else ())
     console.write_output(output, data, "the trace")
     return SUCCESS
 
@@ -155,19 +155,19 @@ def checkpoint_command(
     json: bool = options.AS_JSON,
 ) -> int:
     """Write the checkpoint of a plan."""
-    found, against = resolve_with_graph(graph, graph_of_plan, request)
-    note_input_warnings(found)
-    if against is None:
+    resolved, plan_graph = resolve_with_graph(graph, graph_of_plan, request)
+    note_input_warnings(resolved)
+    if plan_graph is None:
         what = f"{graph} does not name the nodes that write the tensors."
         raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
-    plan, solved = found.valid_plan("checkpoint"), found.solution
-    if solved is None:  # plan the graph again with the settings of the finished plan
-        settings = _with_settings_of(PlanRequest(token=plan.replay_token, dims=request.dims), plan, against)
-        solved = resolve_opened(against, graph, settings).solution
-        assert solved is not None
-    if found.plan.ir_hash != (found.whole_graph_hash or solved.plan.ir_hash):
+    plan, solution = resolved.valid_plan("checkpoint"), resolved.solution
+    if solution is None:  # plan the graph again with the settings of the finished plan
+        settings = _with_settings_of(PlanRequest(token=plan.replay_token, dims=request.dims), plan, plan_graph)
+        solution = resolve_opened(plan_graph, graph, settings).solution
+        assert solution is not None
+    if resolved.plan.ir_hash != (resolved.whole_graph_hash or solution.plan.ir_hash):
         raise UsageError(f"{graph} is not a plan of {graph_of_plan}: ir_hash differs.", "Pass the graph of the plan.")
-    console.write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
+    console.write_output(output, checkpoint(plan, solution.liveness), "the checkpoint")
     return SUCCESS
 
 
@@ -209,27 +209,27 @@ def apply_command(
     """
     from tmmu_core.runtime.apply import apply_plan, commit_execution, refuse_larger_than_memory
 
-    found, _ = resolve_with_graph(plan, graph, request)
-    note_input_warnings(found)
-    valid_plan = found.valid_plan("apply")
+    resolved, _ = resolve_with_graph(plan, graph, request)
+    note_input_warnings(resolved)
+    valid_plan = resolved.valid_plan("apply")
     refuse_larger_than_memory(valid_plan)
     applied = apply_plan(valid_plan, security=security, verified=True)
     if debug_fill is not None:
-        for tensor_id in found.plan.tensor_ids:
+        for tensor_id in resolved.plan.tensor_ids:
             applied.debug_fill(tensor_id, debug_fill)
-    zeroed = sum(applied.enter(step) for step in sorted(set(found.plan.birth.tolist())))
+    zeroed = sum(applied.enter(step) for step in sorted(set(resolved.plan.birth.tolist())))
     state = commit_execution(applied)
     arenas: list[dict[str, Any]] = [
         {"name": a.name, "extent_bytes": a.extent_bytes, "alignment_bytes": a.alignment_bytes}
         | {"mapped_bytes": len(applied.arenas[a.name].memory)}
-        for a in found.plan.arenas
+        for a in resolved.plan.arenas
     ]
-    bound = len(found.plan)
+    bound = len(resolved.plan)
     if json:
-        hashes = {"tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(), "state_hash": state.state_hash.hex()}
+        hashes = {"tmmu_plan_hash": resolved.plan.tmmu_plan_hash.hex(), "state_hash": state.state_hash.hex()}
         batch = {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
         figures = {"zeroed_bytes": zeroed, "tensors_bound": bound, "arenas": arenas}
-        console.write_json({**hashes, **batch, **figures, "warnings": found.warnings})
+        console.write_json({**hashes, **batch, **figures, "warnings": resolved.warnings})
         return SUCCESS
     console.print_lines(f"applied: {numbers.count(bound, 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
     sizes = ("mapped_bytes", "extent_bytes", "alignment_bytes")

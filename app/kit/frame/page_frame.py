@@ -95,7 +95,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
     if last_valid is not None and last_valid.source != choice.source:  # show the previous file again
         job_table().forget(job.key)
         state.choose(**vars(last_valid))
-        state.refuse({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
+        state.add_error_card({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
         st.rerun()
     _draw_errors(card)
     long_work.restart_button(job)
@@ -151,7 +151,7 @@ def _substitute(choice: Choice) -> Shown:
 def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
     """Return the choice with the node limit of a stopped search; ``None`` if this visitor did not stop a search."""
     try:
-        return planning.repeatable(job, choice)
+        return planning.repeatable_choice(job, choice)
     except TaskNotFinished:
         st.rerun()
 
@@ -256,12 +256,12 @@ def digest_card(shown: Shown) -> str:
 def _draw_errors(*cards: dict[str, Any]) -> None:
     for card in cards:
         st.html(markup.error_card(card))
-    if refusals := state.session().refusals:
+    if error_cards := state.session().error_cards:
         with st.container(key="refusals"):
             with controls.row():
-                st.html(markup.heading(numbers.count(len(refusals), "error")))
-                arguments: tuple[Any, ...] = (state.session(), "refusals", [])
+                st.html(markup.heading(numbers.count(len(error_cards), "error")))
+                arguments: tuple[Any, ...] = (state.session(), "error_cards", [])
                 st.button("Dismiss", "dismiss", type="tertiary", width="content", on_click=setattr, args=arguments)
             with st.container(key="refused-list"):
-                for card in refusals:
+                for card in error_cards:
                     st.html(markup.error_card(card))

@@ -102,7 +102,7 @@ def _menu(
     key, value = title.lower(), value or ""
     names = names if value in names else {value: value or numbers.UNKNOWN, **names}
     options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or hint, "width": 200}
-    options |= state.bound(key, value, lambda name: state.choose(**changes(name)))
+    options |= state.bind(key, value, lambda name: state.choose(**changes(name)))
     st.selectbox(title, list(names), 0, names.__getitem__, **options)
 
 
@@ -154,7 +154,7 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
         label = f"Dimension {for_markdown(name)} ({allowed.min:,} … {allowed.max:,})"
         low, high, value = (min(number, controls.MOST_NUMBER) for number in (allowed.min, allowed.max, size))
         changed = partial(controls.choose_size, name, default=defaults[name])
-        st.number_input(label, low, high, **state.bound(f"dim.{name}", value, changed))
+        st.number_input(label, low, high, **state.bind(f"dim.{name}", value, changed))
 
 
 def _size_setting(label: str, field: str, size: int | None, if_empty: str, hint: str) -> None:
@@ -175,7 +175,7 @@ def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
 
         board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
         hint = "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
-        st.selectbox("Board", (NO_BOARD, *BOARDS), help=hint, **state.bound("board", board, set_board))
+        st.selectbox("Board", (NO_BOARD, *BOARDS), help=hint, **state.bind("board", board, set_board))
     for name, default in defaults.items():
         _option(name, default, options.get(name, default))
     if options:
@@ -189,14 +189,14 @@ def _option(name: str, default: Any, value: Any) -> None:
         state.choose(options=_options_with(name, new, default))
 
     if name in CHOICES:
-        options, settings = list(dict.fromkeys((*CHOICES[name], value))), state.bound(widget, value, changed)
+        options, settings = list(dict.fromkeys((*CHOICES[name], value))), state.bind(widget, value, changed)
         labels: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
         st.selectbox(title, options, format_func=lambda o: labels.get(o, o), help=hint, **settings)
     elif isinstance(default, int) or name == "max_nodes":
         label = title if default is None else f"{title} (default {default:,})"
         low = 1 if name == "min_alignment" else 0
         initial: Any = None if default is None else "min"  # None lets the field be empty
-        settings = state.bound(widget, value if isinstance(value, int) else default, changed)
+        settings = state.bind(widget, value if isinstance(value, int) else default, changed)
         st.number_input(label, low, controls.MOST_NUMBER, initial, 1, help=hint, **settings)
     else:
         text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
@@ -284,4 +284,4 @@ def _uploaded(key: str) -> None:
         if len(sources) == 2:
             state.choose_and_show("compare", baseline=sources[1])
     for card in cards:
-        state.refuse(card)
+        state.add_error_card(card)

@@ -106,5 +106,5 @@ def pick_layer(shown: Shown) -> None:
     def mark_layer(layer: str | None) -> None:
         state.choose(marked=f"{LAYER}{layer}" if layer else "", search="")
 
-    widget = state.bound("layer", chosen if chosen in names else None, mark_layer)
+    widget = state.bind("layer", chosen if chosen in names else None, mark_layer)
     st.selectbox("Layer", names, None, placeholder="all", width=300, help=hint, **widget)

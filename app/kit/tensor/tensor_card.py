@@ -50,38 +50,40 @@ def _placements(shown: Shown) -> int:
 
 def replay_button(shown: Shown) -> None:
     """Draw the button that starts the replay, if the placements of the arena can be replayed."""
-    if state.choice().turn is None and _placements(shown):
+    if state.choice().replayed is None and _placements(shown):
         icon, hint = ":material/play_arrow:", "Show the placements of the planner one after the other."
-        controls.button("Replay the placement", "replay-placement", _turn(shown, 1), icon=icon, help=hint)
+        controls.button("Replay the placement", "replay-placement", _replay_changes(shown, 1), icon=icon, help=hint)
 
 
 def replay_controls(shown: Shown) -> list[int] | None:
     """Draw the controls of the replay, and return the rows placed so far; ``None`` without a replay."""
-    plan, chosen, total = shown.plan, state.choice().turn, _placements(shown)
+    plan, chosen, total = shown.plan, state.choice().replayed, _placements(shown)
     if chosen is None or not total:
         return None
-    turn, order = max(1, min(chosen, total)), plan_rows.placement_order(shown, arena_focus.arena(shown))
-    widget = state.bound("turn", turn, lambda new: state.choose(**_turn(shown, int(new))))
+    count, order = max(1, min(chosen, total)), plan_rows.placement_order(shown, arena_focus.arena(shown))
+    widget = state.bind("turn", count, lambda new: state.choose(**_replay_changes(shown, int(new))))
     with controls.row("turns"):
         st.number_input("Placement", 1, total, width=200, **widget)
-        row = _row_placed(shown, turn)
+        row = _row_placed(shown, count)
         place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
         rule = tensor_text.ORDER_WORDS.get(order.by, order.by)
         st.markdown(f"of {total:,}, {rule}: {name}, {place}")
-        controls.button("Show all", "turn.all", {"turn": None})
-    placed = set(order.storages[:turn])
+        controls.button("Show all", "turn.all", {"replayed": None})
+    placed = set(order.storages[:count])
     return [row for row, storage in enumerate(plan.storage.tolist()) if storage in placed]
 
 
-def _row_placed(shown: Shown, turn: int) -> int:
-    """Return the row of the first tensor of the storage that is placed at ``turn``, counted from 1."""
+def _row_placed(shown: Shown, number: int) -> int:
+    """Return the row of the first tensor of the storage with this number in placement order, counted from 1."""
     order = plan_rows.placement_order(shown, arena_focus.arena(shown))
-    return int(storages_of(shown.plan).head[order.storages[turn - 1]])
+    return int(storages_of(shown.plan).head[order.storages[number - 1]])
 
 
-def _turn(shown: Shown, turn: int) -> dict[str, Any]:
-    return {"turn": turn, "selected": shown.plan.tensor_ids[_row_placed(shown, turn)], "marked": "", "search": ""}
+def _replay_changes(shown: Shown, count: int) -> dict[str, Any]:
+    """Return the fields of the choice that show the first ``count`` placements, and select the last of them."""
+    last = shown.plan.tensor_ids[_row_placed(shown, count)]
+    return {"replayed": count, "selected": last, "marked": "", "search": ""}
 
 
 def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool = False) -> None:
@@ -108,7 +110,7 @@ def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool =
         if not is_plan_page and st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
             st.switch_page("pages/plan/page.py")
         if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
-            state.choose(walk=graph_levels.AROUND)
+            state.choose(graph_part=graph_levels.AROUND)
             st.switch_page("pages/graph/page.py")
     order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
     controls.linked_html(tensor_text.why_offset(plan, explain_offset(plan, name, order.storages), order))

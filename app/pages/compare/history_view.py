@@ -53,10 +53,10 @@ def _runs_of_model(store: Store, lines: tuple[RunSeries, ...], opened_name: str)
     runs = _runs(store, model)
     st.html(markup.view_title(_view_title(store, runs), [numbers.count(len(runs), "run")]))
     with controls.row("history"):
-        widget = state.bound("model", model, lambda name: state.choose(model=name, branch=""))
+        widget = state.bind("model", model, lambda name: state.choose(model=name, branch=""))
         st.selectbox("Model", models, width=320, **widget)
         branches = sorted({line.branch for line in lines if line.model == model})
-        st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
+        st.selectbox("Branch", branches, width=280, **state.bind("branch", runs[-1].branch))
     st.html(markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the one before"))
 
     def compare(point: dict[str, Any]) -> None:  # the baseline of a run is the run before it; of the first run, itself

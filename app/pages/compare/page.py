@@ -53,7 +53,7 @@ def page() -> None:
     if (limited := page_frame.limited_choice(job, target)) is not None:
         state.choose(baseline=page_jobs.baseline_link(limited))
     left, right = (shown, baseline) if chosen.swapped else (baseline, shown)
-    comparison = planning.compared(left, right)
+    comparison = planning.comparison_of(left, right)
     moves = page_jobs.moves_of(chosen)
     faults = []
     for name, side in (("baseline", left), ("candidate", right)):
@@ -122,7 +122,7 @@ def _pick(options: dict[str, str], value: str) -> None:
         state.choose(baseline=f"link:{text}" if is_link else text)
 
     with controls.row("baseline"):
-        widget = state.bound("baseline", value or None, changed)
+        widget = state.bind("baseline", value or None, changed)
         widget |= {"accept_new_options": True, "placeholder": "choose, or paste a link", "width": 460}
         widget |= {"format_func": lambda name: options.get(name, numbers.shortened(name, 60))}
         is_swapped = state.choice().swapped

@@ -41,13 +41,13 @@ def draw(shown: Shown) -> None:
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
         st.html(markup.view_title("No memory limit. Enter a limit above to find changes that make the plan fit"))
-        _draw_ranking(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
+        _draw_ranking(page_jobs.ranked_changes(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
             _memory(shown, preview, unlimited := Capacity(numbers.UNLIMITED))
             _buttons(shown, preview, unlimited)
         return
-    search = page_jobs.search(choice, capacity, _kinds())
+    search = page_jobs.fit_search(choice, capacity, _kinds())
     search.wait(planning.WAIT_SECONDS)
     fits = not over_limits(shown.plan, shown.choice.budget)
     needed = f"{'Fits' if fits else 'Does not fit'}: needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}"
@@ -79,14 +79,14 @@ def _kinds() -> frozenset[Kind]:
 def pick_kinds() -> None:
     """Draw the selection of the allowed kinds of changes."""
     allowed = [kind for kind in KINDS if kind in _kinds()]
-    options = state.bound("fit_kinds", allowed, lambda kinds: state.choose(fit_kinds=",".join(kinds)))
+    options = state.bind("fit_kinds", allowed, lambda kinds: state.choose(fit_kinds=",".join(kinds)))
     options |= {"placeholder": "allowed changes", "label_visibility": "collapsed"}
     st.multiselect("Allowed changes", list(KINDS), format_func=KINDS.__getitem__, **options)
 
 
 def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     wanted = (shown.key, capacity.key, _kinds())  # identifies the search that the button "Find the minimum" starts
-    minimum_job = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") == wanted else None
+    minimum_job = page_jobs.cost_curve(state.choice(), _kinds()) if state.raw("fit.down") == wanted else None
     is_searched = minimum_job is not None and minimum_job.wait(planning.WAIT_SECONDS) and minimum_job.succeeded
     points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and is_searched else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
@@ -132,13 +132,13 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             st.html(f'<div class="tm">Smallest plan found: {numbers.short_bytes(least)}, {limit}</div>')
     _draw_modules(replace(fitted, best=preview))
     _memory(shown, preview, capacity)
-    _draw_ranking(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
+    _draw_ranking(page_jobs.ranked_changes(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
 def _plan_with_selected_change() -> Candidate | None:
     """Return the plan with the change selected in the ranking; ``None`` without a selection or a finished plan."""
-    ranking = page_jobs.ranked(state.choice(), _kinds())
+    ranking = page_jobs.ranked_changes(state.choice(), _kinds())
     moves = ranking.result().moves if ranking.succeeded else ()
     move = next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)
     if move is None:
@@ -191,11 +191,11 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
         return
     chosen, names = state.choice(), sorted(graph.dims)
     st.html(markup.heading("Largest size that fits", "bisection over a named dimension"))
-    widget = state.bound("fit_dim", chosen.fit_dim if chosen.fit_dim in names else "")
+    widget = state.bind("fit_dim", chosen.fit_dim if chosen.fit_dim in names else "")
     st.selectbox("Dimension", ["", *names], format_func=lambda name: name or "choose", width=200, **widget)
     if chosen.fit_dim not in names:
         return
-    job = page_jobs.largest(chosen, chosen.fit_dim, capacity, _kinds())
+    job = page_jobs.largest_size(chosen, chosen.fit_dim, capacity, _kinds())
     largest = long_work.result(job, f"Finding the largest {chosen.fit_dim}", "The search failed")
     if largest is None:
         return

@@ -60,11 +60,11 @@ def draw(shown: Shown, key: str = "walk") -> None:
 def _controls(scene: Scene) -> None:
     chosen, part = state.choice(), graph_levels.shown_part(scene.shown, state.choice())
     with controls.row("walk-controls"):
-        controls.switch("Shown part", PARTS, **state.bound("walk", part))
+        controls.switch("Shown part", PARTS, **state.bind("graph_part", part))
         search(scene.shown)
         if part == graph_levels.AROUND:
             hint = "Show the boxes that are at most this number of edges away from the selection."
-            widget = state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius)
+            widget = state.bind("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius)
             st.number_input("Maximum distance", 0, graph_levels.MAX_RADIUS, width=230, help=hint, **widget)
         closed = closed_modules_containing(scene, chosen.selected)
         hint = "Open every closed module that contains the selection."
@@ -84,15 +84,15 @@ def search(shown: Shown) -> None:
         state.choose(search=text.strip(), marked="")
         _select_next(_matches(shown, text))
 
-    look: dict[str, Any] = {"placeholder": "search nodes and attributes", "label_visibility": "collapsed", "width": 240}
-    look |= state.bound("node-search", chosen.search, searched)
-    st.text_input("Search nodes and attributes", type="search", **look)
+    options: dict[str, Any] = {"placeholder": "search nodes and attributes", "label_visibility": "collapsed"}
+    options |= {"width": 240, **state.bind("node-search", chosen.search, searched)}
+    st.text_input("Search nodes and attributes", type="search", **options)
     if chosen.search:
         position = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
-        look = {"icon": ":material/keyboard_arrow_down:", "type": "tertiary", "shortcut": "Shift+Enter"}
-        look |= {"disabled": not matches, "help": "Select the next node found."}
+        options = {"icon": ":material/keyboard_arrow_down:", "type": "tertiary", "shortcut": "Shift+Enter"}
+        options |= {"disabled": not matches, "help": "Select the next node found."}
         label = f"{position}{len(matches):,} found"
-        st.button(label, key="next-node", on_click=_select_next, args=(matches,), **look)
+        st.button(label, key="next-node", on_click=_select_next, args=(matches,), **options)
 
 
 def _matches(shown: Shown, text: str) -> list[str]:

@@ -70,7 +70,7 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
         if view in STEP_VIEWS:
             last = min(shown.plan.steps - 1, controls.MOST_NUMBER)
             step = min(arena_focus.step_of(shown), last)
-            st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step))
+            st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bind("step", step))
         if view == "map":
             marks.pick_layer(shown)
     left, right = st.columns([0.755, 0.245], gap="small")

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.kit import arena_focus, controls
 from app.kit.charts import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
-from app.session.planning import Shown, requested
+from app.session.planning import Shown, request_of
 from app.session.work.jobs import job_table
 from app.texts import markup, numbers
 from tmmu_core.planners.problem import Problem
@@ -41,7 +41,7 @@ def problem_of(shown: Shown, arena: str) -> Problem | None:
     """Return the packing problem of an arena with reuse costs; ``None`` for other arenas, plan files and graphs."""
     if not shown.opened.problems:
         return None
-    problems = problems_as_requested(shown.opened.problems, requested(shown.choice, shown.opened))
+    problems = problems_as_requested(shown.opened.problems, request_of(shown.choice, shown.opened))
     return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
 
 

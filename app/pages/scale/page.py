@@ -65,7 +65,7 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
     st.html(markup.heading(f"{arena} over {dim}", note))
     names = {name: for_markdown(name) for name in curve.arena_names}
     if len(names) > 1:
-        controls.switch("Arena", names, **state.bound("arena", arena))
+        controls.switch("Arena", names, **state.bind("arena", arena))
 
     def choose(point: dict[str, Any]) -> None:
         if bounds.min <= float(point["x"]) <= bounds.max:
@@ -108,7 +108,7 @@ def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: Di
     with controls.row("point-controls"):
         if len(graph.dims) > 1:
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
-            controls.switch("Dimension", titles, **state.bound("dim", dim))
+            controls.switch("Dimension", titles, **state.bind("dim", dim))
         options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
         label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
         hint = "The page Fix can find a larger size, because it also changes the plan."
@@ -176,15 +176,15 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
         text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
 
     def apply(text: str) -> None:
-        state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
+        state.choose(shard=rank_sets.compact(text), selected_rank=None, shard_spec=None, rank=0)
 
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     hidden: dict[str, Any] = {"label_visibility": "collapsed"}
-    widget = state.bound("shard-preset", preset, lambda name: apply(presets[name][1]) if name else None)
+    widget = state.bind("shard-preset", preset, lambda name: apply(presets[name][1]) if name else None)
     st.pills("Presets", list(presets), **widget, **hidden)
     if preset is not None:
         st.caption(for_markdown(f"{preset}: {presets[preset][0]}."))
-    st.text_area("Shard spec as JSON", height=300, **state.bound("shard-text", text, apply), **hidden)
+    st.text_area("Shard spec as JSON", height=300, **state.bind("shard-text", text, apply), **hidden)
     with st.expander("Syntax"):
         st.markdown(
             "- `mesh`: the axes of the mesh, slowest first.\n"
@@ -217,12 +217,16 @@ def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     places = [rank_sets.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
-    draw_chart(heat_map(ranks, places, look=rank), key, lambda point: state.choose(look=int(point["customdata"][0])))
+
+    def select(point: dict[str, Any]) -> None:
+        state.choose(selected_rank=int(point["customdata"][0]))
+
+    draw_chart(heat_map(ranks, places, rank), key, select)
     st.html(_classes(ranks, rank))
 
 
 def _selected(ranks: RankPlans) -> int:
-    chosen = state.choice().look
+    chosen = state.choice().selected_rank
     if chosen is not None and chosen < ranks.world_size:
         return chosen
     return int(ranks.extents.sum(axis=1).argmax())
@@ -244,14 +248,15 @@ def _classes(ranks: RankPlans, rank: int) -> str:
 
 def rank_controls(choice: Choice, ranks: RankPlans) -> None:
     """Draw the selected rank and the button that opens its plan. ``choice``: the choice for the whole graph."""
-    rank, look = _selected(ranks), state.choice().look
-    if look not in (None, rank):
-        st.caption(f"This mesh has no rank {look:,}. The rank with the largest plan is selected.")
+    rank, chosen = _selected(ranks), state.choice().selected_rank
+    if chosen not in (None, rank):
+        st.caption(f"This mesh has no rank {chosen:,}. The rank with the largest plan is selected.")
     others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
     with controls.row("rank"):
         last = ranks.world_size - 1
-        st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bound("look", rank))
-        changes = {"shard": choice.shard, "shard_spec": rank_sets.spec_of(choice.shard), "rank": rank, "look": rank}
+        st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bind("selected_rank", rank))
+        changes: dict[str, Any] = {"shard": choice.shard, "shard_spec": rank_sets.spec_of(choice.shard)}
+        changes |= {"rank": rank, "selected_rank": rank}
         hint = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
@@ -265,8 +270,8 @@ COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
 
 
-def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:
-    """Return a heat map of the bytes per rank. ``places``: mesh coordinates per rank; ``look``: the selected rank."""
+def heat_map(ranks: RankPlans, places: Sequence[str], selected: int) -> go.Figure:
+    """Return a heat map of the bytes per rank. ``places``: mesh coordinates per rank; ``selected``: a rank."""
     world, totals = ranks.world_size, ranks.extents.sum(axis=1)
     columns = min(world, 64 if world <= 2_048 else 256)
     rows = -(-world // columns)  # rounded up
@@ -291,7 +296,8 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure
         hovertemplate="<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}"
         "<br>rank class %{customdata[3]}<extra></extra>",
     )
-    frame = {"x0": x[look] - 0.5, "x1": x[look] + 0.5, "y0": y[look] - 0.5, "y1": y[look] + 0.5}
+    column, row = int(x[selected]), int(y[selected])
+    frame = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
     fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
     axis_style = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
     fig.update_xaxes(range=[-0.5, columns - 0.5], tickvals=_ticks(columns, 32), **axis_style)

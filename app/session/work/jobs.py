@@ -194,7 +194,11 @@ class JobTable:
                 del self._working[job]
 
     def _reserve_worker(self, visitor: str, job: Job[Any]) -> bool:
-        """Return whether a worker was reserved. If none is free, end a job that ran too long or that no page needs."""
+        """Reserve a worker if one is free, and return whether it was reserved. Else end a job to free a worker.
+
+        If the server has no free worker, the oldest job is stopped after :data:`FAIR_SHARE_SECONDS`. If the visitor has
+        as many workers as allowed, a job that only an earlier page run of the visitor requested is abandoned.
+        """
         with self._lock:
             own = [other for other, (owner, _) in self._working.items() if owner == visitor]
             is_visitor_limit = len(own) >= ceiling(SESSION_WORKERS)
@@ -202,12 +206,11 @@ class JobTable:
                 self._working[job] = visitor, time.monotonic()
                 return True
             working, page = own if is_visitor_limit else [*self._working], self._page_runs.get(visitor, 0)
-            if any(other.stopped_for or other.abandoned for other in working):
-                return False
+            if not working or any(other.stopped_for or other.abandoned for other in working):
+                return False  # a job already ends, and then its worker is free
             if not is_visitor_limit:
-                for other in working[:1]:
-                    if time.monotonic() - self._working[other][1] > FAIR_SHARE_SECONDS:
-                        other.stop(other.visitors)
+                if time.monotonic() - self._working[working[0]][1] > FAIR_SHARE_SECONDS:
+                    working[0].stop(working[0].visitors)
             # A page run that has not requested this job yet may still request the running jobs.
             elif job.visitors.get(visitor) == page:
                 unshared = (other for other in working if [*other.visitors] == [visitor])

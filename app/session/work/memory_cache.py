@@ -46,7 +46,7 @@ def _members_weight(members: Iterable[Any], count: int, seen: set[int]) -> float
 
 
 class MemoryCache:
-    """Values by key, up to ``max_bytes`` in total. A value counts as at most half of them."""
+    """Values by key, up to ``max_bytes`` in total. A value counts at most half of ``max_bytes``."""
 
     def __init__(self, max_bytes: int) -> None:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()  # key → (value, bytes)
@@ -94,5 +94,5 @@ class MemoryCache:
         with self._lock:
             self._entries.clear()
         gc.collect()
-        with suppress(OSError, AttributeError):  # the C library has no malloc_trim
+        with suppress(OSError, AttributeError):  # not every C library has malloc_trim
             ctypes.CDLL(None).malloc_trim(0)

@@ -16,7 +16,7 @@ PAGES = tuple(name for name, _ in pages.PAGES)
 
 def opened(page: str = "plan", *, seconds: int = 60, **query: str) -> AppTest:
     """Run the app at a link, on a page or one of its views, with open tables; each run may take ``seconds``."""
-    page, tab = pages.MOVED.get(page, (page, ""))
+    page, tab = pages.REDIRECTS.get(page, (page, ""))
     query |= {"tab": tab} if tab else {}
     at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=seconds)
     for key, value in query.items():

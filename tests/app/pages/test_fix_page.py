@@ -100,7 +100,7 @@ def decoded(values: Any) -> list[float]:
 
 def searched(chosen: Choice, capacity: Capacity) -> Fitted:
     """Return the result of a search of the page."""
-    job = page_jobs.search(chosen, capacity, frozenset(DEFAULT_KINDS))
+    job = page_jobs.fit_search(chosen, capacity, frozenset(DEFAULT_KINDS))
     assert job.wait(120)
     return job.result()
 
@@ -123,7 +123,7 @@ def test_capacity_of_one_arena_is_fitted_and_kept() -> None:
 )
 def test_opened_plan_keeps_options_that_its_graph_lacks(options: dict[str, Any], kinds: set[Kind]) -> None:
     chosen = Choice(source="sample:mixed_sizes", **options)
-    fitted = page_jobs.search(chosen, Capacity(1 << 20 if chosen.arenas else 1), frozenset(kinds))
+    fitted = page_jobs.fit_search(chosen, Capacity(1 << 20 if chosen.arenas else 1), frozenset(kinds))
     best = fitted.result().best
     shown = planning.make_plan(Choice(**page_jobs.applied_changes(best, chosen, "mixed_sizes")))
     assert opening.label_of(shown.choice.source)[0] == "mixed_sizes.fitted.tmmu.cbor.gz"

@@ -50,7 +50,7 @@ def test_neighbourhood_shows_nodes_up_to_the_chosen_radius() -> None:
     assert names(at) == ["n3", "n12", "n13"]
     at.number_input(key="w.radius").set_value(2).run()
     assert {"n2", "n3", "n4", "n12", "n13"} <= set(names(at))
-    at.segmented_control(key="w.walk").set_value("model").run()
+    at.segmented_control(key="w.graph_part").set_value("model").run()
     assert "res2_1" in names(at)
 
 

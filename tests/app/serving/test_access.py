@@ -201,7 +201,7 @@ def test_redirect_stays_on_the_server(path: str, token: str, monkeypatch: pytest
     scope = {
         "type": "http",
         "method": "GET",
-        "path": path + guard.FIRST,
+        "path": path + guard.FIRST_PAGE,
         "query_string": f"token={token}".encode() if token else b"",
         "headers": [(b"host", b"localhost")],
     }

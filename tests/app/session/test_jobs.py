@@ -335,7 +335,7 @@ def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPat
     assert until(lambda: job.done > 0)
     job.stop()
     assert job.wait(30)
-    limited = planning.repeatable(job, choice)
+    limited = planning.repeatable_choice(job, choice)
     assert limited is not None
     visiting(monkeypatch, "bob")
     assert planning.plan_job(limited) is job

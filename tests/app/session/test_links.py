@@ -118,8 +118,8 @@ def review_of(sample: str) -> dict[str, Any]:
 def test_review_file_with_the_plan_of_another_graph_is_reported() -> None:
     file = review_of("linear_chain") | {"graph": review_of("residual_block")["graph"]}
     review.open_file(json.dumps(file).encode(), "chain.json")
-    assert [card["title"] for card in state.session().refusals] == ["chain.json: another plan is shown"]
-    state.session().refusals = []
+    assert [card["title"] for card in state.session().error_cards] == ["chain.json: another plan is shown"]
+    state.session().error_cards = []
 
 
 def test_review_file_with_sorted_keys_is_recognised() -> None:

@@ -90,7 +90,7 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
     choice = choice_of(request, source=opening.shelf().put(name, asked))
     opened = opening.open_source(choice.source)
     full = planning.with_explicit_defaults(choice, opened)
-    made = make_plan(planning.planning_input(opened), planning.requested(full, opened))
+    made = make_plan(planning.planning_input(opened), planning.request_of(full, opened))
     shown = planning.Shown(full, opened, made.plan, made.solution)
     words = as_a_shell_reads(downloads.command(shown))
     assert words[0] == "tmmu"
