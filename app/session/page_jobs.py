@@ -7,15 +7,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from app.session import planning
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import (
-    minimise_option,
-    opened_at,
-    planning_input,
-    request_of,
-    task_job,
-    with_explicit_defaults,
-)
+from app.session.planning import minimise_option, opened_at, planning_input, request_of, task_job
 from app.session.rank_sets import MOST_RANKS, compact, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
@@ -92,7 +86,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
                 config[arena] = {**settings, "capacity_bytes": users_config[arena]["capacity_bytes"]}
         arenas |= {"arenas": config, "alignment": None}
     planned = {"planner": plan_input.planner, "options": options}
-    full = with_explicit_defaults(choice, open_source(choice.source))
+    full = planning.with_explicit_defaults(choice, open_source(choice.source))
     moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
     compared = {"baseline": baseline_link(full), "moves": moves}
     graph = native_file.encode(candidate.plan_input.graph, "fitted.tmmu.cbor.gz")

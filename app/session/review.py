@@ -245,10 +245,8 @@ def open_file(data: bytes, name: str) -> None:
     change(lambda review: merged(review, file.review))
     if not is_matching:
         problem = "the plan in the review file does not match its graph and link; the planner made another plan."
-        hint = "Check the notes and the decision against the shown plan."
-        state.add_error_card(
-            card_of(UnreadableInput(problem, source=name, hint=hint), f"{name}: another plan is shown", name)
-        )
+        fault = UnreadableInput(problem, source=name, hint="Check the notes and the decision against the shown plan.")
+        state.add_error_card(card_of(fault, f"{name}: another plan is shown", name))
 
 
 def _encoded(data: bytes) -> str:

@@ -95,10 +95,7 @@ def fit_command(
         if (dim_or_axis := largest or mesh) is not None:
             text = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
             if size is None:
-                name = dim_or_axis
-                text = (
-                    f"no size of {name} that fits was found" if fitted.answer == "open" else f"no size of {name} fits"
-                )
+                text = f"no size of {dim_or_axis} {'that fits was found' if fitted.answer == 'open' else 'fits'}"
             console.print_lines(text)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]

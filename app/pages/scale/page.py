@@ -296,8 +296,7 @@ def heat_map(ranks: RankPlans, places: Sequence[str], selected: int) -> go.Figur
         hovertemplate="<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}"
         "<br>rank class %{customdata[3]}<extra></extra>",
     )
-    column, row = int(x[selected]), int(y[selected])
-    frame = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+    frame = {"x0": x[selected] - 0.5, "x1": x[selected] + 0.5, "y0": y[selected] - 0.5, "y1": y[selected] + 0.5}
     fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
     axis_style = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
     fig.update_xaxes(range=[-0.5, columns - 0.5], tickvals=_ticks(columns, 32), **axis_style)
