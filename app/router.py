@@ -12,7 +12,7 @@ from app.session import opening, page_jobs, planning, review, state
 from app.session.pages import FIRST_PAGE, PAGES
 from app.session.work import jobs
 from app.session.work.workers import TaskNotFinished
-from tmmu_core.base.errors import TmmuError, unopened
+from tmmu_core.base.errors import TmmuError, open_error
 
 HERE = Path(__file__).resolve().parent
 CSS = HERE / "kit" / "frame" / "style.css"
@@ -36,7 +36,7 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...]
         try:
             files = opening.files_at(Path(name))
         except (OSError, TmmuError) as error:
-            error = unopened(error, name) if isinstance(error, OSError) else error
+            error = open_error(error, name) if isinstance(error, OSError) else error
             error_cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         if review.is_review(files[0][1]):  # each session has its own review

@@ -11,7 +11,7 @@ import msgspec
 
 from app.texts import numbers
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.base.errors import Misuse, TmmuError, UnreadableInput, escaped_surrogates, unopened
+from tmmu_core.base.errors import Misuse, TmmuError, UnreadableInput, escaped_surrogates, open_error
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.formats.open_file import UNRECOGNISED, nearest_reader, other_readers
 from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
@@ -122,7 +122,7 @@ def read_input(name: str) -> bytes:
     try:
         return read_whole(Path(name))
     except OSError as error:
-        raise unopened(error, name, "Check the name and the permissions, or use - for standard input.") from error
+        raise open_error(error, name, "Check the name and the permissions, or use - for standard input.") from error
 
 
 def write_output(name: str, data: bytes, what: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, print_note, read_input
 from app.cli.options import STORE_ENV
 from app.texts import numbers
-from tmmu_core.base.errors import escaped_surrogates, require, source_of_errors, unopened
+from tmmu_core.base.errors import escaped_surrogates, open_error, require, source_of_errors
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -130,7 +130,7 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
     try:
         return xla_dump.modules(xla_dump.sizes_in(folder))
     except OSError as error:
-        raise unopened(error, folder, what="the folder") from error
+        raise open_error(error, folder, what="the folder") from error
 
 
 def resolve(name: str, request: PlanRequest) -> Resolved:

@@ -9,7 +9,7 @@ from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import memoized
 from app.texts import palette
-from tmmu_core.base.escaping import natural
+from tmmu_core.base.escaping import natural_key
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.timeline import phases_from_known, phases_of
@@ -115,7 +115,7 @@ def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> tuple[l
     live = np.flatnonzero((storages.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
     columns = (storages.head[live], storages.size[live], live_steps[live])
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
+    rows.sort(key=lambda row: (-row[1] * row[2], natural_key(shown.plan.tensor_ids[row[0]])))
     # The curve has a point for each change of the live bytes. The point that applies at ``first`` may be before it.
     points = curve_points_of(shown.plan)
     start = points.at(first)

@@ -1,6 +1,7 @@
 """Write files atomically: write a temporary file in the same folder, sync it, rename it.
 
-After a failure or ``kill -9`` the path has the whole old or new file. A killed writer may leave ``.tmmu-*.part``.
+After a failure or ``kill -9``, the path has the whole old file or the whole new one. A killed writer may leave
+``.tmmu-*.part``.
 """
 
 import contextlib
@@ -19,10 +20,10 @@ def write_output_file(path: Path, data: bytes) -> None:
     try:
         replace_file(path, data)
     except (OSError, ValueError) as error:  # ValueError: the name contains a null character
-        raise unwritable(path, error) from error
+        raise write_error(path, error) from error
 
 
-def unwritable(path: object, error: OSError | ValueError) -> UnwritableOutput:
+def write_error(path: object, error: OSError | ValueError) -> UnwritableOutput:
     """Return the error for a file or folder that cannot be written."""
     why = (getattr(error, "strerror", None) or str(error)).lower()
     return UnwritableOutput(f"{path} cannot be written: {why}.", "Check the folder and its permissions.")

@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The canonical encoding of a value. Several hashes of the value can share it."""
+    """The canonical encoding of a value that is part of several hashed values."""
 
     data: bytes
 

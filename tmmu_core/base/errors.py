@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 
 Scalar = str | int | float | bool | None
-Tried = tuple[str, str]  # name of a reader, reason why it rejected the file
+Rejection = tuple[str, str]  # name of a reader, and why it rejected the file
 
 U64_MAX = 2**64 - 1
 
@@ -43,7 +43,7 @@ class TmmuError(Exception):
     """An error that the user can fix. ``hint``: the fix in one sentence."""
 
     code_id: ClassVar[str] = "TMMU_ERROR"
-    recorded: ClassVar[tuple[str, ...]] = ("message", "hint")
+    record_fields: ClassVar[tuple[str, ...]] = ("message", "hint")
     """Attributes in the record after ``code_id``, in this order."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -55,7 +55,7 @@ class TmmuError(Exception):
 
     def record(self) -> dict[str, Any]:
         """Return the error as a JSON-ready mapping, for ``--json``."""
-        return {name: escaped_surrogates(getattr(self, name)) for name in ("code_id", *self.recorded)}
+        return {name: escaped_surrogates(getattr(self, name)) for name in ("code_id", *self.record_fields)}
 
 
 class UnreadableInput(TmmuError):
@@ -66,10 +66,10 @@ class UnreadableInput(TmmuError):
     """
 
     code_id = "UNREADABLE_INPUT"
-    recorded = ("message", "source", "place", "tried", "hint")
+    record_fields = ("message", "source", "place", "tried", "hint")
 
     def __init__(
-        self, message: str, hint: str = "", *, source: str = "", place: str = "", tried: tuple[Tried, ...] = ()
+        self, message: str, hint: str = "", *, source: str = "", place: str = "", tried: tuple[Rejection, ...] = ()
     ) -> None:
         self.source, self.place, self.tried = source, place, tried
         super().__init__(message, hint)
@@ -111,7 +111,7 @@ def source_of_errors(source: str) -> Iterator[None]:
         raise
 
 
-def unopened(
+def open_error(
     error: OSError, source: object, hint: str = "Check the name and the permissions.", what: str = "the file"
 ) -> UnreadableInput:
     """Return the error for a file that cannot be opened; ``what`` is the subject of its message."""
@@ -142,7 +142,7 @@ class StoreFault(TmmuError):
     """
 
     code_id = "STORE"
-    recorded = ("message", "store", "hint")
+    record_fields = ("message", "store", "hint")
 
     def __init__(self, message: str, *, store: str = "", hint: str) -> None:
         self.store = store
@@ -153,7 +153,7 @@ class StoreFault(TmmuError):
 
 
 class ContractError(TmmuError):
-    """A clause of the contract is violated. Each subclass sets the code, and the fields that §5 requires for it.
+    """A clause of the contract is violated. Each subclass sets the code and its ``required_diagnostics``.
 
     ``t``: the step, or −1. ``operator``: the failed operation, as the specification names it; by default that of the
     class. ``diagnostics``: scalars; callers add further ones with :meth:`fill`.
@@ -161,10 +161,10 @@ class ContractError(TmmuError):
 
     numeric_code: ClassVar[int]
     severity: ClassVar[str]
-    required: ClassVar[tuple[str, ...]] = ()
+    required_diagnostics: ClassVar[tuple[str, ...]] = ()
     operator: ClassVar[str] = "UML_OS.TMMU.MapToVirtualAddresses_v1"
     subsystem, retryable = "TMMU", False
-    recorded = (
+    record_fields = (
         *("numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
         *("message", "retryable", "diagnostics"),
     )
@@ -194,7 +194,7 @@ class ContractError(TmmuError):
 
     def record(self) -> dict[str, Any]:
         """Return the error record of §5. Required diagnostics that no caller added are ``"unknown"``."""
-        diagnostics = {**dict.fromkeys(self.required, "unknown"), **self.diagnostics}
+        diagnostics = {**dict.fromkeys(self.required_diagnostics, "unknown"), **self.diagnostics}
         if self.hint:
             diagnostics["hint"] = self.hint
         return super().record() | {"diagnostics": escaped_surrogates(dict(sorted(diagnostics.items())))}
@@ -204,14 +204,14 @@ class AlignmentViolation(ContractError):
     """1301: an alignment that is not a power of two ≥ 1, or a misaligned view, offset or address."""
 
     code_id, numeric_code, severity = "ALIGNMENT_VIOLATION", 1301, "FATAL"
-    required = ("arena", "logical_slot")
+    required_diagnostics = ("arena", "logical_slot")
 
 
 class AllocationFailure(ContractError):
     """1302: Σ extents exceeds the budget, or the system does not map an arena; nothing was committed."""
 
     code_id, numeric_code, severity = "TMMU_ALLOCATION_FAILURE", 1302, "FATAL"
-    required = ("arena", "peak_required_bytes")
+    required_diagnostics = ("arena", "peak_required_bytes")
     operator = "UML_OS.TMMU.PrepareMemory_v2"
 
 
@@ -219,14 +219,14 @@ class AllocationOverflow(ContractError):
     """1303: a size, an offset or a sum exceeds 2^64 − 1."""
 
     code_id, numeric_code, severity = "ALLOCATION_OVERFLOW", 1303, "FATAL"
-    required = ("arena", "offset", "size")
+    required_diagnostics = ("arena", "offset", "size")
 
 
 class ArenaTooSmall(ContractError):
     """1304: the extent or a tensor's end exceeds the capacity, or the arena is not declared (capacity 0)."""
 
     code_id, numeric_code, severity = "ARENA_TOO_SMALL", 1304, "ERROR"
-    required = ("arena", "capacity", "required")
+    required_diagnostics = ("arena", "capacity", "required")
 
     @property
     def is_undeclared(self) -> bool:
@@ -238,7 +238,7 @@ class LivenessCycle(ContractError):
     """1305: a cycle of nodes or views, or an order that reads a tensor before it is written."""
 
     code_id, numeric_code, severity = "LIVENESS_CYCLE", 1305, "ERROR"
-    required = ("ir_hash", "node_id")
+    required_diagnostics = ("ir_hash", "node_id")
     operator = "UML_OS.Model.AnalyzeLiveness_v1"
 
 
@@ -246,7 +246,7 @@ class InvalidIrShapes(ContractError):
     """1306: the graph is invalid; ``diagnostics["reason"]`` is a stable identifier."""
 
     code_id, numeric_code, severity = "INVALID_IR_SHAPES", 1306, "ERROR"
-    required = ("ir_hash", "node_id", "reason")
+    required_diagnostics = ("ir_hash", "node_id", "reason")
     operator = "UML_OS.Model.AnalyzeLiveness_v1"
 
 
@@ -254,7 +254,7 @@ class AddressCollision(ContractError):
     """1307: two live tensors of a finished plan overlap, or two hashed addresses (``blake3_sparse``) are equal."""
 
     code_id, numeric_code, severity = "ADDRESS_COLLISION", 1307, "FATAL"
-    required = ("arena", "logical_slot")
+    required_diagnostics = ("arena", "logical_slot")
 
 
 EXTRA_OF = {
@@ -285,7 +285,7 @@ def installed(package: str) -> bool:
         return False
 
 
-def missing(package: str, what: str) -> MissingExtra:
+def missing_package(package: str, what: str) -> MissingExtra:
     """Return the error for a missing package. ``what`` needs the package and is the subject of the message."""
     message = f"{what} needs {DISPLAY_NAMES.get(package, package)}, which is not installed."
     command = install_command(EXTRA_OF[package]) if package in EXTRA_OF else f"pip install {package.replace('_', '-')}"
@@ -295,7 +295,7 @@ def missing(package: str, what: str) -> MissingExtra:
 def require(package: str, what: str) -> None:
     """Raise ``MissingExtra`` if a package is not installed. The package is not imported."""
     if not installed(package):
-        raise missing(package, what)
+        raise missing_package(package, what)
 
 
 def need(module: str, what: str) -> Any:
@@ -306,4 +306,4 @@ def need(module: str, what: str) -> Any:
     except ImportError as error:
         if error.name is not None and error.name.partition(".")[0] != package:
             raise  # the package is installed; one of its dependencies is not
-        raise missing(package, what) from error
+        raise missing_package(package, what) from error

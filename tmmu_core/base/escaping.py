@@ -71,9 +71,9 @@ def _escape_sequence(character: str) -> str:
     return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
-def natural(text: str) -> tuple[tuple[int, str], ...]:
+def natural_key(text: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key that compares digits as numbers: ``r2`` before ``r10``."""
-    # Codes sort the end (−2) before text (−1), and text before numbers. ``text`` distinguishes ``r1`` and ``r01``.
+    # The end has the number −2 and a text −1, so both sort before numbers. The last pair distinguishes ``r1``, ``r01``.
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 

@@ -31,7 +31,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-_MAX_SECONDS = 10**5  # highest limit in seconds; 20 times this limit, in milliseconds, fits in 31 bits
+_MAX_SECONDS = 10**5  # highest limit in seconds: 20 times as many (a timeout), in milliseconds, fit in 31 bits
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")
@@ -69,7 +69,7 @@ _overrides: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of :func:`overridden`, else the variable, else ``default``, else ``limit.default``."""
+    """Return the value from :func:`overridden`, else the variable, else ``default``, else ``limit.default``."""
     refuse_unknown_settings()
     if limit.name in overrides():
         return min(overrides()[limit.name], limit.highest)
@@ -120,7 +120,7 @@ def overridden(values: Mapping[str, int]) -> Iterator[None]:
 
 
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """Return the error for ``subject`` above ``limit``; ``allowed``: the value of a limit that depends on the input."""
+    """Return the error for ``subject`` above ``limit``; ``allowed``: its value, if this depends on the input."""
     number = f"{ceiling(limit) if allowed is None else allowed:,}"
     message = f"{subject} has more than {number} {limit.unit}."
     hint = f"If the input is correct, set a limit above {number}: --max-{limit.name} N, or {limit.variable}=N."

@@ -10,15 +10,15 @@ from msgspec import inspect
 
 from tmmu_core.base.errors import U64_MAX
 
-SHOWN = 40  # characters of a long rejected value that an error message repeats
-LISTED = 24  # maximum number of known names that an error message lists
+SHOWN_CHARACTERS = 40  # number of characters of a long rejected value in an error message
+LISTED_NAMES = 24  # maximum number of known names in an error message
 _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
 
 
 def similar(name: str, known: Collection[str], cutoff: float) -> str | None:
     """Return the name in ``known`` most similar to ``name``, ignoring case; ``None`` if all are below ``cutoff``."""
-    folded = {other[: 4 * SHOWN].casefold(): other for other in sorted(known, reverse=True)}
-    found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, cutoff)
+    folded = {other[: 4 * SHOWN_CHARACTERS].casefold(): other for other in sorted(known, reverse=True)}
+    found = get_close_matches(str(name)[: 4 * SHOWN_CHARACTERS].casefold(), folded, 1, cutoff)
     return folded[found[0]] if found else None
 
 
@@ -27,10 +27,10 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     names = list(dict.fromkeys(known))
     if not names:
         return "No name is allowed here. Remove it."
-    more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
+    more = f" and {len(names) - LISTED_NAMES} more" * (len(names) > LISTED_NAMES)
     closest = similar(name, names, 0.5)
     question = f"Did you mean {closest!r}? " if closest else ""
-    return f"{question}Choose from: {', '.join(names[:LISTED])}{more}."
+    return f"{question}Choose from: {', '.join(names[:LISTED_NAMES])}{more}."
 
 
 def wrong_field(error: msgspec.ValidationError) -> tuple[str, str]:
@@ -73,10 +73,10 @@ def _types_at(kind: inspect.Type, step: str) -> list[inspect.Type]:
 
 def shown(value: Any) -> str:
     """Return a rejected value for an error message: shortened if long; the number of bits of a huge integer."""
-    if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
+    if isinstance(value, int) and value.bit_length() > 4 * SHOWN_CHARACTERS:
         return f"a number of {value.bit_length():,} bits"
     text = repr(value)
-    return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters)"
+    return text if len(text) <= 2 * SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}… ({len(text):,} characters)"
 
 
 def limit_text(limit: int) -> str:
@@ -84,12 +84,12 @@ def limit_text(limit: int) -> str:
     return f"2^{limit.bit_length()} − 1" if limit > 255 and limit & (limit + 1) == 0 else str(limit)
 
 
-def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:
-    """Parse a whole number in ``base`` 10 or 16. Raises ``ValueError`` for other text, and for more than ``most``."""
+def whole_number(text: str, maximum: int = U64_MAX, base: int = 10) -> int:
+    """Parse a whole number in ``base`` 10 or 16. Raises ``ValueError`` for other text, and above ``maximum``."""
     word = text.strip().lower()
     digits = word.lstrip("0") or "0"
     if not word or word.strip("0123456789abcdef"[:base]):
         raise ValueError(f"{shown(text)} is not a whole number of at least 0.")
-    if len(digits) > len(str(most)) or int(digits, base) > most:  # ``int`` rejects more than 4,300 decimal digits
-        raise ValueError(f"{shown(text)} is over {limit_text(most)}.")
+    if len(digits) > len(str(maximum)) or int(digits, base) > maximum:  # ``int`` rejects more than 4,300 decimal digits
+        raise ValueError(f"{shown(text)} is over {limit_text(maximum)}.")
     return int(digits, base)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tmmu_core.base.errors import InvalidIrShapes, Tried, UnreadableInput, source_of_errors, unopened
+from tmmu_core.base.errors import InvalidIrShapes, Rejection, UnreadableInput, open_error, source_of_errors
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
@@ -108,7 +108,7 @@ def read_any(
 
 
 def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Opened:
-    tried: list[Tried] = []
+    tried: list[Rejection] = []
     for k, reader in enumerate(readers):
         if reason := reader.refusal(plain):
             tried.append((reader.name, reason))
@@ -130,7 +130,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
     raise UnreadableInput(UNRECOGNISED, tried=tuple(tried), hint=hint)
 
 
-def nearest_reader(tried: Sequence[Tried], message: str, source: str) -> Tried | None:
+def nearest_reader(tried: Sequence[Rejection], message: str, source: str) -> Rejection | None:
     """Return the row of the most likely reader: its reason is ``message``, else its endings match (graphs first)."""
     if with_message := [row for row in tried if row[1] == message]:
         return with_message[-1]
@@ -140,7 +140,7 @@ def nearest_reader(tried: Sequence[Tried], message: str, source: str) -> Tried |
     return min(matching, key=lambda row: reader_of[row[0]].kind != "graph", default=None)
 
 
-def other_readers(tried: Sequence[Tried], near: Tried | None) -> list[tuple[str, str]]:
+def other_readers(tried: Sequence[Rejection], near: Rejection | None) -> list[tuple[str, str]]:
     """Return ``(readers, reason)`` of all readers except that of the row ``near``, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for row in tried:
@@ -210,7 +210,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
         # A decompressed file (``bytes``) has no path from which a reader can read ranges later.
         return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)
     except OSError as error:
-        raise unopened(error, path) from error
+        raise open_error(error, path) from error
 
 
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tmmu_core.base.errors import Tried, UnreadableInput
+from tmmu_core.base.errors import Rejection, UnreadableInput
 
 ONNX = "Export the model to ONNX (.onnx) or TensorFlow Lite (.tflite)."
 FROM_TORCH = 'Save it with torch.export.save(torch.export.export(model, args), "model.pt2"), or export it to ONNX.'
@@ -32,7 +32,7 @@ class Unplannable:
     magic: tuple[bytes, ...] = ()  # first bytes of a file; no reader accepts a file with them
     parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, bytes anywhere) of a file
 
-    def refusal(self, tried: tuple[Tried, ...] = (), source: str = "") -> UnreadableInput:
+    def refusal(self, tried: tuple[Rejection, ...] = (), source: str = "") -> UnreadableInput:
         """Return the error for a file of this format; ``tried``: each reader, and why it rejects the file."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 

@@ -165,8 +165,8 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
         assert view is not None
         base = known[view.base_tensor_uid]
     cycle = [*list(position)[position[base] :], base]
-    names = " → ".join(f"{graph.tensors[j].id!r}" for j in cycle[: strict.LISTED])
-    more = " → …" if len(cycle) > strict.LISTED else ""
+    names = " → ".join(f"{graph.tensors[j].id!r}" for j in cycle[: strict.LISTED_NAMES])
+    more = " → …" if len(cycle) > strict.LISTED_NAMES else ""
     message = f"these views form a cycle: {names}{more}."
     hint = "Remove the view of one tensor: it is then the base of the other tensors."
     tensor, path = graph.tensors[base].id, f"$.tensors[{base}].view.base_tensor_uid"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from tmmu_core.base.errors import UnreadableInput, unopened
+from tmmu_core.base.errors import UnreadableInput, open_error
 
 CHUNK = 1 << 20  # maximum number of bytes per chunk
 
@@ -18,7 +18,7 @@ def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = Non
     """Yield the bytes ``data[start : start + length]``; without a length, all bytes from ``start``."""
     end = len(data) if length is None else start + length
     if end > len(data):
-        raise cut_short("the file", end, len(data))
+        raise truncation_error("the file", end, len(data))
     for at in range(start, end, CHUNK):
         yield bytes(data[at : min(at + CHUNK, end)])
 
@@ -29,12 +29,12 @@ def in_file(path: Path, start: int, length: int) -> Iterator[bytes]:
         with path.open("rb") as file:
             file_bytes, end = file.seek(0, 2), start + length
             if end > file_bytes:
-                raise cut_short(path.name, end, file_bytes)
+                raise truncation_error(path.name, end, file_bytes)
             file.seek(start)
             for at in range(start, end, CHUNK):
                 yield file.read(min(CHUNK, end - at))
     except OSError as error:
-        raise unopened(error, path, "Copy it to the folder of the model, with the name in the model.") from error
+        raise open_error(error, path, "Copy it to the folder of the model, with the name in the model.") from error
 
 
 class Constants(Mapping[str, bytes]):
@@ -85,6 +85,6 @@ def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
     return path
 
 
-def cut_short(what: str, needed: int, length: int) -> UnreadableInput:
+def truncation_error(what: str, needed: int, length: int) -> UnreadableInput:
     """Return the error for the file ``what``, which has only ``length`` of the ``needed`` bytes."""
     return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")

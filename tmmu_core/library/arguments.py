@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, UnreadableInput, unopened
+from tmmu_core.base.errors import U64_MAX, UnreadableInput, open_error
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
@@ -109,7 +109,7 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
         try:
             data = read_whole(path)
         except OSError as error:
-            raise unopened(error, path) from error
+            raise open_error(error, path) from error
         return read_any(data, path.name, dims)
     if isinstance(source, bytes | bytearray | memoryview):
         return read_any(bytes(source), "bytes", dims)

@@ -110,7 +110,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     return np.stack(np.divmod(np.unique(np.concatenate(found)), count), axis=1)
 
 
-def row_bytes(timeline: Timeline) -> U64:
+def bytes_of_tensors(timeline: Timeline) -> U64:
     """Return an array of shape (tensors,): bytes of each tensor; for a view its ``byte_length``, if given."""
     nbytes = timeline.index.nbytes.copy()
     for i in np.flatnonzero(timeline.index.base >= 0).tolist():
@@ -122,14 +122,20 @@ def row_bytes(timeline: Timeline) -> U64:
 
 
 def _storages(
-    timeline: Timeline, ranges: Ranges, groups: Groups, placed: tuple[I64, I64], pairs: I64, death: I64, handoffs: I64
+    timeline: Timeline,
+    ranges: Ranges,
+    groups: Groups,
+    heads_and_arenas: tuple[I64, I64],
+    pairs: I64,
+    death: I64,
+    handoffs: I64,
 ) -> tuple[Storages, I64]:
     """Return the storages, sorted by (birth, −bytes, id bytes) of their heads, and the storage of each tensor.
 
-    ``placed``: the head (first-born member) of each group, and the arena of each tensor.
+    ``heads_and_arenas``: the head (first-born member) of each group, and the arena of each tensor.
     """
     index, tensors = timeline.index, timeline.graph.tensors
-    heads, arena_of = placed
+    heads, arena_of = heads_and_arenas
     planned = np.flatnonzero(ranges.planned)
     group_ids = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
     head = heads[group_ids]
@@ -165,10 +171,11 @@ def _storages(
 
 
 def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
-    nbytes, ids = row_bytes(timeline), timeline.index.tensor_ids
+    """Return the end of each planned tensor in its storage, in bytes. Raises ``AllocationOverflow``."""
+    nbytes, ids = bytes_of_tensors(timeline), timeline.index.tensor_ids
     ends: U64 = groups.offset[planned] + nbytes[planned]
-    if past := planned[ends < groups.offset[planned]].tolist():
-        i = min(past, key=ids.__getitem__)
+    if overflowed := planned[ends < groups.offset[planned]].tolist():
+        i = min(overflowed, key=ids.__getitem__)
         raise overflow_error(ids[i], int(groups.offset[i]) + int(nbytes[i]), f"$.tensors[{i}]")
     return ends
 
@@ -176,18 +183,18 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
     """Raise for an offset that is not a multiple of the tensor's declared alignment or of its item size.
 
-    Declared alignments are checked first. The view of a view can be aligned in its base only, not in the storage.
+    Declared alignments are checked first. A view of a view can be aligned in its base but not in the storage.
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
     for field, what in (("alignment", "required alignment"), ("view.byte_offset", "item size of its dtype")):
-        grid = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted}
-        misaligned = [i for i in shifted if int(groups.offset[i]) % grid[i]]
+        unit = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted}
+        misaligned = [i for i in shifted if int(groups.offset[i]) % unit[i]]
         if misaligned:
             i = min(misaligned, key=ids.__getitem__)
             place = f"tensor {ids[i]!r} is at byte {groups.offset[i]} of its storage"
-            message = f"{place}, not at a multiple of its {what}, {grid[i]} B."
-            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grid[i]}."
+            message = f"{place}, not at a multiple of its {what}, {unit[i]} B."
+            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {unit[i]}."
             raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")
 
 

@@ -94,13 +94,12 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands that the backward step reads: those in ``marked``, or all needed if it is empty."""
+    """Return the operands that the backward step reads: those in ``marked``, or if this is empty, all that it needs."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
-    needs = operator_of(node.instr).gradient_needs
-    inputs = node.inputs if needs in ("inputs", "both") else ()
-    outputs = node.outputs if needs in ("outputs", "both", "mask") else ()
-    return _distinct((*inputs, *(outputs[1:2] or outputs if needs == "mask" else outputs)))
+    operands = {"inputs": node.inputs, "outputs": node.outputs, "both": (*node.inputs, *node.outputs)}
+    operands["mask"] = node.outputs[1:2] or node.outputs  # the second output, if there are several
+    return _distinct(operands.get(operator_of(node.instr).gradient_needs, ()))
 
 
 def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) -> Inplace | None:

@@ -52,7 +52,7 @@ class Ranges:
     birth: I64
     death: I64
     last_read: I64  # step of the last read; −1: never read
-    saved: Mask  # whether the tensor, or a view whose root it is, is marked as saved; false if marks are ignored
+    saved: Mask  # whether the tensor, or (for a root) one of its views, is marked as saved; false if marks are ignored
     roots: I64  # root base of each tensor
     view_offset: U64  # bytes from the root's start
 

@@ -7,6 +7,7 @@ Mode ``backward`` synthesises a missing backward pass; with preset ``remat_enabl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I6
 def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
     """Return a topological order by Kahn's algorithm with a heap of node-id ranks.
 
-    O((nodes + edges) log nodes). Raises ``LivenessCycle`` with the lowest node on a cycle.
+    O((nodes + edges) log nodes). Raises ``LivenessCycle`` with the lowest node id on a cycle.
     """
     ids = index.node_ids
     numbers = np.array(sorted(np.flatnonzero(in_mode).tolist(), key=ids.__getitem__), np.int64)
@@ -199,7 +200,7 @@ def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> 
     Other steps have the phase of the last known step before them, else the first known phase. ``()`` if none is known.
     """
     phases = sorted((step, phase) for step, phase in known if phase is not None)
-    starts = [(step, phase) for k, (step, phase) in enumerate(phases) if k == 0 or phase != phases[k - 1][1]]
-    ends = [*(step for step, _ in starts[1:]), steps]
-    ranges = enumerate(zip(starts, ends, strict=False))
-    return tuple([PhaseSteps(phase, step if k else 0, end) for k, ((step, phase), end) in ranges])
+    first_steps = [(step, phase) for k, (step, phase) in enumerate(phases) if k == 0 or phase != phases[k - 1][1]]
+    bounds = [0, *(step for step, _ in first_steps[1:]), steps]
+    rows = zip(first_steps, pairwise(bounds), strict=False)
+    return tuple([PhaseSteps(phase, start, end) for (_, phase), (start, end) in rows])

@@ -13,7 +13,7 @@ from app.cli.options import AS_JSON, MODEL, OUT_OR_STREAM, REQUIRED, SOURCE, opt
 from app.cli.resolve import Resolved, graph_encoder, input_of, open_any, resolve, resolve_opened
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.base.atomic_files import replace_file, unwritable
+from tmmu_core.base.atomic_files import replace_file, write_error
 from tmmu_core.base.errors import escaped_surrogates
 from tmmu_core.fitting.order.order_search import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
@@ -198,7 +198,7 @@ def _write_project(render: RenderMemoryPlan, constants: Constants, name: str, bl
     try:
         written_bytes = write_project(Path(name), c_project(render, cast(Blobs, blobs)))
     except OSError as error:
-        raise unwritable(name, error) from error
+        raise write_error(name, error) from error
     print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written_bytes)})")
     if render.constant_arenas and not render.constant_blobs:
         print_note("the project has no values of constants: bind them in the program, or add them with --model")
@@ -255,7 +255,7 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     try:
         written_bytes = replace_file(path, native_sidecar.parts(graph, constants))
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise write_error(path, error) from error
     print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written_bytes)})")
     return msgspec.structs.replace(graph, sidecar=path.name)
 

@@ -16,7 +16,7 @@ from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option, usage_e
 from app.cli.resolve import Resolved
 from app.report.summary import Check, different_models_warning, gate_markdown
 from app.texts import numbers, totals_text
-from tmmu_core.base.atomic_files import unwritable
+from tmmu_core.base.atomic_files import write_error
 from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.finished_plan import with_bounds_of_rows
@@ -208,7 +208,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise write_error(folder, error) from error
     outputs = {
         "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
         "annotations.txt": (_error_commands(after, before, checks).encode(), "the annotations"),

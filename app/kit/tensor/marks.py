@@ -8,7 +8,7 @@ from app.kit import arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import numbers, totals_text
-from tmmu_core.base.escaping import for_markdown, natural
+from tmmu_core.base.escaping import for_markdown, natural_key
 from tmmu_core.plans.model import Plan, rows_of_parts
 
 WITNESS, LATE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
@@ -96,7 +96,7 @@ def pick_layer(shown: Shown) -> None:
     origins = plan_rows.origins(shown)
     if origins is None or not origins.modules.known_by:
         return
-    names = sorted({layer for layer in origins.layer if layer}, key=natural)
+    names = sorted({layer for layer in origins.layer if layer}, key=natural_key)
     if len(names) < 2:
         return
     repeated = ", ".join(f"{count:,} × {for_markdown(name)}" for name, count in origins.modules.repeated)

@@ -16,7 +16,7 @@ from app.session.planning import Shown
 from app.session.work.jobs import memoized
 from app.texts import markup, numbers, tensor_text
 from app.texts.markup import define
-from tmmu_core.base.escaping import for_cell, natural
+from tmmu_core.base.escaping import for_cell, natural_key
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.planners.columns import align_up
@@ -128,7 +128,7 @@ def without_empty_columns(frame: pd.DataFrame) -> pd.DataFrame:
 def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
     """Return ``rows`` sorted by size, largest first, then by name in natural order."""
     sizes = plan.size
-    return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), natural(plan.tensor_ids[i]))), np.int64)
+    return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), natural_key(plan.tensor_ids[i]))), np.int64)
 
 
 @memoized

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.texts import numbers
-from tmmu_core.base.escaping import natural
+from tmmu_core.base.escaping import natural_key
 from tmmu_core.graph.quantities import parse_bytes
 
 
@@ -79,4 +79,4 @@ def test_short_size_has_at_most_four_digits(n: int) -> None:
 
 
 def test_names_are_sorted_naturally() -> None:
-    assert sorted(["r10", "r2", "r1", "a", "r02"], key=natural) == ["a", "r1", "r02", "r2", "r10"]
+    assert sorted(["r10", "r2", "r1", "a", "r02"], key=natural_key) == ["a", "r1", "r02", "r2", "r10"]

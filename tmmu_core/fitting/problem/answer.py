@@ -12,7 +12,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.liveness.analyse import row_bytes
+from tmmu_core.liveness.analyse import bytes_of_tensors
 from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes
@@ -88,7 +88,7 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
     Unknown operators keep their order relative to each other and to random, communicating and side-effect operators.
     They are not recomputed, nor are operators without a known cost.
     """
-    index, sizes = timeline.index, row_bytes(timeline).tolist()
+    index, sizes = timeline.index, bytes_of_tensors(timeline).tolist()
     of_node = graph_flops(index)
     found: dict[str, UnknownOperator] = {}
     for k, node in enumerate(timeline.graph.nodes):

@@ -22,7 +22,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, bounds
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
 from tmmu_core.graph.quantities import short_bytes
-from tmmu_core.liveness.analyse import row_bytes
+from tmmu_core.liveness.analyse import bytes_of_tensors
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.plans.model import Plan
@@ -141,7 +141,7 @@ def live_sets(
     """Yield live sets of an arena: the loading of the inputs, the end, and one or two for each node."""
     timeline, storages = liveness.timeline, liveness.storages
     index = timeline.index
-    tensor_bytes = row_bytes(timeline)[view_roots(index)[0]].tolist()
+    tensor_bytes = bytes_of_tensors(timeline)[view_roots(index)[0]].tolist()
     storage_of, size = liveness.storage_of.tolist(), storages.size.tolist()
     is_counted = (~storages.persistent & (storages.arena == arena)).tolist()
     tensors = {tensor.id: tensor for tensor in timeline.graph.tensors}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow
-from tmmu_core.base.escaping import natural
+from tmmu_core.base.escaping import natural_key
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
@@ -194,7 +194,7 @@ def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tupl
     in_arena = True if arena is None else s.arena == arena_number(plan, arena)
     live = np.flatnonzero(in_arena & (s.birth <= step) & (step < s.death))
     pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
-    return sorted(pairs, key=lambda pair: (-pair[1], natural(plan.tensor_ids[pair[0]])))
+    return sorted(pairs, key=lambda pair: (-pair[1], natural_key(plan.tensor_ids[pair[0]])))
 
 
 def by_birth(plan: Plan, arena: str) -> list[int]:

@@ -108,11 +108,11 @@ def solve(
         if isinstance(error, ArenaTooSmall) and error.is_undeclared:
             error.diagnostics["required"] = _extent_of_undeclared(error, graph, request, ir_hash)
         tensor = error.diagnostics.get("tensor")
-        if "arena" in error.required and isinstance(tensor, str):
+        if "arena" in error.required_diagnostics and isinstance(tensor, str):
             arena = arena_of_tensor(graph, tensor, request.arenas or {})
             if arena is not None:
                 error.fill(arena=arena)
-        if "ir_hash" in error.required:
+        if "ir_hash" in error.required_diagnostics:
             with suppress(ContractError):
                 ir_hash = ir_hash or canonical.ir_hash(graph)
             error.fill(ir_hash=ir_hash.hex() if ir_hash else "unknown")

@@ -12,7 +12,7 @@ from tmmu_core.base import limits
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.index import named
 from tmmu_core.graph.model import ROLES, Arena
-from tmmu_core.liveness.analyse import row_bytes
+from tmmu_core.liveness.analyse import bytes_of_tensors
 from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
 from tmmu_core.planners.problem import Packing, Problem, live_parts, packing_extent
 from tmmu_core.planners.slots import slot_sizes
@@ -174,7 +174,7 @@ def plan_columns(
         "arena": storages.arena[storage],
         "logical_slot": slot[storage],
         "offset": offset[storage] + liveness.offset_in_storage[rows],
-        "size": row_bytes(liveness.timeline)[rows],
+        "size": bytes_of_tensors(liveness.timeline)[rows],
         "alignment": alignment,
         "birth": liveness.birth[rows],
         "death": liveness.death[rows],

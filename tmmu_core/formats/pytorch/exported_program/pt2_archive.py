@@ -19,7 +19,7 @@ import msgspec
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.exported_program import pt2_document as schema
-from tmmu_core.graph.constants import CHUNK, cut_short
+from tmmu_core.graph.constants import CHUNK, truncation_error
 from tmmu_core.graph.model import Role
 
 WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants_config.json")
@@ -219,7 +219,7 @@ def in_member(archive: Path | bytes, member: str, start: int, length: int) -> It
             while remaining:
                 data = file.read(min(CHUNK, remaining))
                 if not data:
-                    raise cut_short(f"the member {member!r}", start + length, file.tell())
+                    raise truncation_error(f"the member {member!r}", start + length, file.tell())
                 remaining -= len(data)
                 yield data
     except (KeyError, *_DAMAGE) as error:
