@@ -141,7 +141,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
         ],
         ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", summary)],
-        ("C code", "one array per role and memory"): [
+        ("C code", "one array per arena and role (scratch, persistent, constant)"): [
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown)
         ],
     }

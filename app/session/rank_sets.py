@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import ARENA_OF_ROLE, Graph
+from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
+from tmmu_core.plans.making.plan_sets import RankPlans
 from tmmu_core.plans.making.request_options import read_json_object
 
 MOST_RANKS = 16_384  # maximum number of ranks on the page Scale
@@ -47,20 +49,20 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
     tensor_parallel |= {"activations": "follow", "gradients": "follow"}
     fully_sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
     tensor_and_data_parallel = fully_sharded | {"parameters": split("tp"), "activations": "follow"}
+    tensor_parallel_text = (
+        "parameters, optimizer state, heads and MLP activations are split; each rank has the whole residual stream"
+        if rules
+        else "parameters and optimizer state are split by rows; activations follow, except those of convolutions"
+    )
+    by_rows = "parameters, gradients and optimizer state are split by rows"
     specs = {
-        "Tensor parallel 8": (
-            "parameters, optimizer state, heads and MLP activations are split; each rank has the whole residual stream",
-            {"mesh": mesh(tp=8), **weight_rules, "contracts": tensor_parallel},
-        ),
-        "Fully sharded 8": (
-            "parameters, gradients and optimizer state are split by rows",
-            {"mesh": mesh(dp=8), "contracts": fully_sharded},
-        ),
-        "128 × 8": (
+        "Tensor parallel 8": (tensor_parallel_text, {"mesh": mesh(tp=8), **weight_rules, "contracts": tensor_parallel}),
+        "Fully sharded 8": (by_rows, {"mesh": mesh(dp=8), "contracts": fully_sharded}),
+        "Data 128 × tensor 8": (
             "1,024 ranks: parameters are split over 8 ranks, gradients and optimizer state over 128",
             {"mesh": mesh(dp=128, tp=8), **weight_rules, "contracts": tensor_and_data_parallel},
         ),
-        "Fully sharded 1,024": ("one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": fully_sharded}),
+        "Fully sharded 1,024": (by_rows, {"mesh": mesh(dp=1024), "contracts": fully_sharded}),
     }
     return {name: (explanation, msgspec.json.encode(spec).decode()) for name, (explanation, spec) in specs.items()}
 
@@ -83,6 +85,15 @@ def compact(text: str) -> str:
 
 
 def coordinates_text(spec: ShardSpec, rank: int) -> str:
-    """Return the coordinates of a rank on the axes with several ranks: ``dp 3 · tp 1``; ``alone`` if there are none."""
+    """Return the coordinates of a rank on the axes with several ranks: ``dp = 3, tp = 1``, or ``alone``."""
     coordinates = spec.coordinates(rank)
-    return " · ".join(f"{name} {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"
+    return ", ".join(f"{name} = {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"
+
+
+def whole_parameters(ranks: RankPlans) -> str:
+    """Return the parameters that every rank has whole: ``161 of 267 parameters (1.20 MiB)``; "" for none."""
+    solution = ranks.classes[0].solution
+    whole = {t.id: t.shape for t in ranks.graph.tensors if ARENA_OF_ROLE[t.role] == "parameters"}
+    rows = [solution.plan.row_of.get(t.id) for t in solution.graph.tensors if whole.get(t.id) == t.shape]
+    nbytes = sum(int(solution.plan.size[row]) for row in rows if row is not None)
+    return f"{len(rows):,} of {len(whole):,} parameters ({short_bytes(nbytes)})" if rows else ""

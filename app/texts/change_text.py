@@ -10,7 +10,7 @@ from tmmu_core.plans.analysis.peak_lines import LineChange, by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 ABSENT = "–"  # shown instead of a figure, if only the other plan has the arena or tensor
-ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live")
+ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live buffers")
 TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
 LINE_FIGURES = ("baseline", "candidate", "change", "buffers")
 

@@ -189,7 +189,7 @@ TERM_OF = {
     **dict.fromkeys(("written by", "first write"), "birth"),
     **dict.fromkeys(("memory freed", "freed"), "death"),
     **dict.fromkeys(("idle", "idle steps", "bytes × idle steps", "longest idle range"), "idle step"),
-    **dict.fromkeys(("previous in slot", "next in slot", "use of slot", "tensors"), "tenant"),
+    **dict.fromkeys(("previous in slot", "next in slot", "order in slot"), "tenant"),
     **dict.fromkeys(("operator", "producer"), "node"),
     "tensor live": "live range",
     "memory": "platform memory",

@@ -18,7 +18,7 @@ PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of l
 COST = "reuse cost"
 ARENA_COLUMNS = (
     *("arena", ">lower bound", ">arena size", ">gap", ">capacity", ">headroom"),
-    *(">slots", ">max live", ">reuse", "peak at", "optimality"),
+    *(">slots", ">max live buffers", ">reuse", "peak at", "optimality"),
 )
 """Titles of the table of arenas; ">" aligns a column to the right."""
 

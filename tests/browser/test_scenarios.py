@@ -30,7 +30,7 @@ def test_click_on_the_heat_map_opens_a_rank(visit: Visit) -> None:
     spec = {"mesh": {"tp": 4}, "tensors": {"w1": {"axis": 1, "mesh": "tp"}, "w2": None}}
     page = visit("ranks", graph="sample:dynamic_batch", shard=json.dumps(spec))
     expect(page.locator(".tm-title h2").first).to_contain_text("on 4 ranks")
-    expect(page.locator(".st-key-rank")).to_contain_text("tp 0")
+    expect(page.locator(".st-key-rank")).to_contain_text("tp = 0")
     click_in_plot(page, 0.625, 0.25)
     expect(page.locator(".st-key-rank")).to_contain_text("tp 2")
     rest(page)
@@ -48,7 +48,7 @@ def test_malformed_spec_is_a_card_and_a_preset_fixes_it(visit: Visit) -> None:
     page.get_by_label("Shard spec as JSON", exact=True).press("Control+Enter")
     expect(page.locator(".tm-error")).to_contain_text("the graph does not have")
     expect(page.locator(".tm-error")).to_contain_text("Fix:")
-    page.get_by_text("128 × 8", exact=True).click()
+    page.get_by_text("Data 128 × tensor 8", exact=True).click()
     expect(page.locator(".tm-title h2").first).to_contain_text("on 1,024 ranks")
     expect(page.locator(".tm-error")).to_have_count(0)
 

@@ -81,7 +81,7 @@ def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
         return capacities
 
     hint = "Memory for all arenas, such as 8MiB; limits of arenas: activations=8MiB, parameters=1GiB. Empty: no limit."
-    options: dict[str, Any] = {"help": fixed or hint, "disabled": bool(fixed), "width": 215}
+    options: dict[str, Any] = {"help": fixed or hint, "disabled": bool(fixed), "width": max(215, 130 + 8 * len(text))}
     options |= controls.text_widget("limit", "capacities", read, text, "Memory limit not changed", empty={})
     st.text_input("Memory limit", placeholder="e.g. 512KiB, 8GiB", **options)
 

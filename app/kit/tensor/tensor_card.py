@@ -104,19 +104,20 @@ def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool =
         return
     producer, idle, box_colour = shown.opened.producers.get(name), plan_rows.idle(shown), colours(plan.row_of[name])
     controls.linked_html(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour))
-    is_plan_page, has_graph = state.session().page == "plan", shown.solution is not None
+    is_plan_page = state.session().page == "plan"
     with st.container(horizontal=True, gap="small", key="elsewhere"):
         controls.button("Clear selection", "clear-selection", {"selected": ""})
         if not is_plan_page and st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
             st.switch_page("pages/plan/page.py")
-        if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
+        has_button = shown.solution is not None and not on_graph_page
+        if has_button and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
             state.choose(graph_part=graph_levels.AROUND)
             st.switch_page("pages/graph/page.py")
     order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
     controls.linked_html(tensor_text.why_offset(plan, explain_offset(plan, name, order.storages), order))
-    if (effect := tried_effect(plan)) is None:
+    if (effect := tried_effect(plan)) is None and is_plan_page:
         st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
-    else:
+    elif effect is not None:
         controls.linked_html(markup.fragment("tried_place", plan=plan, tried=effect, most=tensor_text.MOST))
         controls.button("Undo", "undo-offset", {"tried": None})
     replay_button(shown)

@@ -27,7 +27,7 @@ from tmmu_core.plans.model import Plan
 HEIGHT = 330  # pixels
 TITLES = {"hex": "offset (hex)"} | {n: f"{n} (B)" for n in ("size", "padded", "offset", "saved", "transferred")}
 WIDTHS: dict[str, Any] = {"tensor": "medium", "operator": 130, "details": "large"}
-WITHOUT_SEPARATORS = ("step", "slot", "use of slot")  # number columns without thousands separators
+WITHOUT_SEPARATORS = ("step", "slot", "order in slot")  # number columns without thousands separators
 Cell = tuple[int, str]  # row number and column name
 
 
@@ -105,7 +105,7 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
             "offset": plan.offset[rows],
             "hex": [f"0x{n:X}" for n in plan.offset[rows].tolist()],
             "slot": plan.logical_slot[rows],
-            "use of slot": plan.generation[rows] + 1,
+            "order in slot": plan.generation[rows] + 1,
             "first write": plan.birth[rows],
             "freed": plan.death[rows],
             "steps": plan.death[rows] - plan.birth[rows],
@@ -117,7 +117,7 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
     if origins is not None:
         for name, texts in {"producer": origins.producer, "module": origins.module, "phase": origins.phase}.items():
             frame[name] = [texts[i] for i in listed]
-    return frame if plan.has_slots else frame.drop(columns=["slot", "use of slot"])
+    return frame if plan.has_slots else frame.drop(columns=["slot", "order in slot"])
 
 
 def without_empty_columns(frame: pd.DataFrame) -> pd.DataFrame:

@@ -66,10 +66,11 @@ def _runs_of_model(store: Store, lines: tuple[RunSeries, ...], opened_name: str)
 
     draw_chart(sizes_over_commits(runs), f"history.{model}.{runs[-1].branch}.{len(runs)}", compare)
     shown = lines[:MOST_LINES]
-    st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
-    head = ["model", "branch", "planner", "mode", "runs", totals_text.EXTENT, "lower bound"]
+    note = f"{numbers.of(len(shown), len(lines), 'row')}; last change: between runs of one planner, mode and preset"
+    st.html(markup.heading("All models", note))
+    head = ["model", "branch", "planner", "mode", "preset", "runs", totals_text.EXTENT, "lower bound"]
     head += ["last change", "since", "commit"]
-    st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
+    st.html(markup.table(head, [_row(line) for line in shown], numbers=(5, 6, 7, 8)))
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
@@ -118,7 +119,7 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
 
 
 def _row(line: RunSeries) -> list[str]:
-    cells = [line.model, line.branch, line.planner, line.mode, f"{line.runs:,}"]
+    cells = [line.model, line.branch, line.planner, line.mode, line.preset, f"{line.runs:,}"]
     cells += [numbers.short_bytes(line.extent_bytes), numbers.short_bytes(line.lower_bound_bytes)]
     change = "none"
     if line.before_bytes is not None:

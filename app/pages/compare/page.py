@@ -174,7 +174,8 @@ def _difference_table(comparison: Comparison) -> None:
     rows += [("settings", difference) for difference in comparison.context]
     cells = [[kind, *map(markup.esc, (_field_text(field.path), change_text.sides(field)))] for kind, field in rows]
     if cells:
-        st.html(markup.table(["", "where", "baseline → candidate"], cells))
+        st.html(markup.heading("Different settings and fields", "baseline → candidate"))
+        st.html(markup.table(["", "where", "values"], cells))
 
 
 def _field_text(path: str) -> str:

@@ -159,7 +159,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     if limit is not None:
         result = f"{numbers.short_bytes(size - limit)} over the limit" if size > limit else "within the limit"
     peaks = [numbers.short_bytes(int(capacity.live(side.plan).max())) for side in (shown, planned)]
-    note = "dashed: current plan" if is_changed else "arenas end to end" if len(limited) > 1 else ""
+    note = "baseline: current plan" if is_changed else "arenas end to end" if len(limited) > 1 else ""
     st.html(markup.heading(f"Memory map: {result}; peak {numbers.change(*peaks)}", note))
     handle = plan_drawing.send_plan(planned, shown if is_changed else None, key="fit-bytes")
     chosen = state.choice()
@@ -244,11 +244,12 @@ MOST_LISTED = 40
 def draw_moves(moves: Sequence[Move]) -> None:
     """Draw the changes that led to a plan, in the order in which they were applied."""
     head, rows = ("change", "saved", "extra FLOPs", "transferred", "details · why it is allowed"), []
-    for move in moves:
+    for k, move in enumerate(moves, 1):
         flops, moved_bytes = move.cost.extra_flops, move.cost.moved_bytes
         costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
         details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
-        rows.append([markup.esc(move.kind), numbers.short_bytes(move.bytes), *costs, details])
+        saved = numbers.short_bytes(move.bytes) if move.bytes or k == len(moves) else "with the next"
+        rows.append([markup.esc(move.kind), saved, *costs, details])
     shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without empty columns
     cells = [[row[k] for k in shown] for row in rows]
     st.html(markup.table([head[k] for k in shown], cells, numbers=range(1, len(shown) - 1)))

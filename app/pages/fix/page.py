@@ -124,7 +124,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     excess = ", over a limit" if over_limits(plan) else ""
     detail = "" if name in PLANNERS else " (offsets of the file)"
     if _selects_memories(name):
-        detail = f" (memories: {', '.join(plan.arena_of)})"
+        detail = f" (selects memories, not comparable: {', '.join(plan.arena_of)})"
     return [
         totals_text.planner_label(plan, arena, detail),
         markup.size(figures.extent_bytes),

@@ -175,6 +175,7 @@ def status_text(scene: Scene) -> str:
     boxes, edges = len(view.collapsed.vertices), len(view.collapsed.edges)
     nodes = numbers.count(len(scene.index.node_ids), "node")
     line = f"{numbers.count(boxes, 'box', 'boxes')} and {numbers.count(edges, 'edge')} for {nodes}"
+    line += "; +n: n neighbours not drawn" if any(vertex.hidden for vertex in view.collapsed.vertices) else ""
     if view.by_level:
         line += "; grouped by module: too many nodes in this radius"
     if view.too_many and view.radius is not None:
@@ -221,6 +222,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         origin = timeline.graph.origins.get(name)
         tip += [("source", origin.source)] if origin is not None and origin.source else []
         under = " · ".join(part for part in (node.instr, size) if part not in ("", name))
+    tip += [("not drawn", numbers.count(vertex.hidden, "neighbour"))] if vertex.hidden else []
     texts = {"name": visible(name), "under": visible(under), "tip": [(label, visible(text)) for label, text in tip]}
     target = {"pick": pick, "path": None if path is None else graph_levels.path_text(path)}
     held = written_bytes / total if total else 0.0

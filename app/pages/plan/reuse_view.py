@@ -62,7 +62,7 @@ def _reuse_table(plan: Plan, arena: str) -> str:
         shared, start = numbers.short_bytes(reuse.high - reuse.low), numbers.grouped(reuse.low)
         rows.append([*names, numbers.grouped(reuse.cost), shared, start])
     listed = numbers.of(len(rows), len(reuses), "costly reuse")
-    head = ("tensor", "reuses bytes of", "cost", "shared bytes", "at offset")
+    head = ("tensor", "reuses bytes of", "cost", "shared bytes", "offset (B)")
     return markup.heading("Costly reuses", listed) + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else "")
 
 
@@ -70,26 +70,24 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     """Return the proof of the reuse cost's lower bound: a title, then a text per group of buffers; [] for none."""
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
-    title = f"Lower bound {bound}: the least costs of colocated buffers and of these groups of buffers:"
+    title = f"Lower bound {bound}: costs of colocated buffers, and the least cost of each group larger than {capacity}:"
     texts = [title] if groups else []
     for names in groups:
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
         listed = numbers.some([numbers.shortened(name, 20) for name in names])
-        buffers = f"{numbers.count(len(names), 'buffer')} with {numbers.short_bytes(size)} in total"
-        texts.append(f"{buffers} do not fit into {capacity} without a cost: {listed}")
+        texts.append(f"{numbers.count(len(names), 'buffer')}, {numbers.short_bytes(size)} in total: {listed}")
     return texts
 
 
 def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
-    """Return the effect of a larger capacity: ``64 KiB more capacity lowers the reuse cost by 2``."""
+    """Return the effect of a larger capacity: ``64.0 KiB more capacity: cost −2``."""
     cost = arena.reuse_cost or 0
     cheaper = [point for point in points if point.cost < cost and point.extent > arena.capacity_bytes]
     if not cheaper:
         return "more capacity does not lower the reuse cost"
     smallest_increase, lowest_cost = cheaper[-1], cheaper[0]
     return "; ".join(
-        f"{numbers.short_bytes(point.extent - arena.capacity_bytes)} more capacity lowers the reuse cost by "
-        f"{numbers.grouped(cost - point.cost)}"
+        f"{numbers.short_bytes(point.extent - arena.capacity_bytes)} more capacity: cost −{cost - point.cost:,}"
         for point in dict.fromkeys((smallest_increase, lowest_cost))
     )
 

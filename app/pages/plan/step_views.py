@@ -164,7 +164,7 @@ def draw_fragmentation(shown: Shown) -> None:
             "slot": [r.slot for r in listed],
             "offset": [r.offset_bytes for r in listed],
             "size": [r.backing_bytes for r in listed],
-            "tensors": [r.tenants for r in listed],
+            "buffers": [r.tenants for r in listed],
             "busy steps": [r.busy_steps for r in listed],
             "unused bytes × steps": [float(r.unused_byte_steps) for r in listed],
             "tensor": [r.largest for r in listed],

@@ -192,7 +192,8 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
             "- `rules`: the split of tensors whose id matches a pattern (`*`, `?`); the first match applies.\n"
             "- `contracts`: the split of all other tensors by kind (`parameters`, `activations`, `gradients`, "
             '`optimizer_state`); `"follow"` splits activations and gradients like the weights from which they are '
-            "computed.\n\nIf an axis cannot be split evenly, the first ranks get one row more."
+            "computed.\n\nIf an axis cannot be split evenly, the first ranks get one row more. A contract does not "
+            "split an axis with fewer rows than ranks."
         )
 
 
@@ -223,6 +224,9 @@ def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
 
     draw_chart(heat_map(ranks, places, rank), key, select)
     st.html(_classes(ranks, rank))
+    if whole := rank_sets.whole_parameters(ranks):
+        reason = "The spec does not split them, or they have fewer rows than the mesh axis has ranks"
+        st.html(f'<div class="tm soft">Whole on every rank: {whole}. {reason}.</div>')
 
 
 def _selected(ranks: RankPlans) -> int:
@@ -261,7 +265,7 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
         subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-        place = f"Rank {rank:,} is {rank_sets.coordinates_text(ranks.spec, rank)}"
+        place = f"Rank {rank:,}: {rank_sets.coordinates_text(ranks.spec, rank)}"
         st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
 
 

@@ -26,7 +26,7 @@ def figures(shown_text: str) -> dict[str, str]:
 def test_command_line_shows_no_slots_and_json_keeps_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", CHAIN, "--planner", "greedy"]) == 0
     row = figures(capsys.readouterr().out)
-    assert (row["slots"], row["reuse"], row["max live"]) == ("–", "–", "1")
+    assert (row["slots"], row["reuse"], row["max live buffers"]) == ("–", "–", "1")
     assert run(["plan", CHAIN, "--planner", "greedy", "-o", "-"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["arenas"]["activations"]["slots"] == 9

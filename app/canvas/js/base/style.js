@@ -42,6 +42,8 @@ export const STYLE = `
   .status { opacity: 0.8; }
   i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; }
   i.rule { height: 0; width: 20px; border-top-width: 2px; border-radius: 0; border-color: currentColor; }
+  i:is(.dashed, .dotted) { border: 1px dashed; box-sizing: border-box; }
+  i.dotted { border-style: dotted; }
   i.hatch {
     background: repeating-linear-gradient(135deg, rgba(128,128,128,0.15) 0 2px, rgba(128,128,128,0.7) 2px 3px);
     border: 1px solid rgba(128,128,128,0.4); box-sizing: border-box;

@@ -272,7 +272,8 @@ export class Chart extends Drawing {
     const look = this.currentLook(), colouring = (this.colouring ??= paint(plan, this.scheme));
     const namer = (this.namer ??= namerOf(plan));
     const layout = { plane, plot, strip, ratio, width, height };
-    return { ...layout, plan, other, scene, shown, hits, look, colouring, namer, isCandidate };
+    const hasOutlines = Boolean(other && this.state.show_baseline);
+    return { ...layout, plan, other, scene, shown, hits, look, colouring, namer, isCandidate, hasOutlines };
   }
 
   /** Return the row at a pixel of the stage, or −1. */
@@ -326,7 +327,7 @@ export class Chart extends Drawing {
       drawNames(pen, frameState, drawn.large);
       drawLines(pen, frameState);
       this.root.dataset.reuses = drawReuses(pen, frameState);
-      if (this.other && this.state.show_baseline) outlined = drawBaseline(pen, frameState);
+      if (frameState.hasOutlines) outlined = drawBaseline(pen, frameState);
     });
     drawPhases(pen, frameState);
     drawTicks(pen, frameState, ticks);
@@ -349,8 +350,8 @@ export class Chart extends Drawing {
   }
 
   showFoot(frameState, drawn) {
-    const { view, memory, arena, plan_index } = this.state, { dark } = frameState.look;
-    const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index])].join();
+    const { view, memory, arena, plan_index, show_baseline } = this.state, { dark } = frameState.look;
+    const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index, show_baseline])].join();
     if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(frameState));
     this.legendKey = key;
     this.drawnText = statusOf(this.plan.n, drawn);

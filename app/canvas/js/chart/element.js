@@ -56,16 +56,20 @@ export function fillMenu(menu, pairs) {
   menu.replaceChildren(...pairs.map(([value, name]) => el("option", { value }, name)));
 }
 
-export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) {
+export function legendOf({ plan, other, shown, colouring, scene, strip, isCandidate, hasOutlines }) {
   const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
   for (const [name, colour] of usedEntries(colouring, plan, shown)) {
     entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
+  if (scene.view !== "lifetimes" && plan.members.size) entry("", "+n: n more tensors in the buffer");
   if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
   const compared = isCandidate ? "baseline" : "candidate";
   if (scene.otherSum) entry(el("i", { class: "rule", style: "border-top:1px dashed" }), `live bytes of the ${compared}`);
+  const outlines = [["dashed", `place in the ${compared}`], ["dotted", `only in the ${compared}`]];
+  const isDrawn = [hasOutlines && other.changes.some((kinds, j) => kinds && other.twin[j]), hasOutlines && other.twin.includes(0)];
+  for (const [style, name] of outlines.filter((_, k) => isDrawn[k])) entry(el("i", { class: style }), name);
   const lines = strip || scene.view === "map" ? [["solid", "arena size"], ["dotted", "lower bound"]] : [];
   if (scene.view === "map") {
     if (scene.bands.some(({ arena }) => arena.reserved.length)) entry(el("i", { style: `background:${RESERVED}` }), "reserved");

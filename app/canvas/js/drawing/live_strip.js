@@ -71,6 +71,7 @@ function drawLabels(pen, { look, strip }, plane, arena) {
   Object.assign(pen, { textAlign: "right", textBaseline: "middle" });
   const extentY = plane.level(arena.extent), middle = strip.y + strip.h / 2 + 6;
   if (arena.extent) pen.fillText(shortBytes(arena.extent), strip.x - 7, extentY);
-  pen.fillText("0 B", strip.x - 7, strip.y + strip.h - 4);
+  const zeroY = strip.y + strip.h - 4;
+  if (!arena.extent || zeroY - extentY > 11) pen.fillText("0 B", strip.x - 7, zeroY);
   if (Math.abs(extentY - middle) > 13) pen.fillText("live bytes", strip.x - 7, middle);
 }

@@ -154,18 +154,19 @@ export function drawLines(pen, frameState) {
       if (capacity <= height) level(base + capacity, [7, 5]);
       if (!scene.memory) level(base + bound, [2, 3]);
     }
-    if (!scene.memory) drawBandLabel(pen, frameState, band); // there is no space between the arenas of one memory
+    drawBandLabel(pen, frameState, band);
   }
   if (scene.memory?.capacity < Infinity) level(scene.memory.capacity, [7, 5]);
 }
 
-/** Draw the name of an arena above its band, and its sizes if they fit. */
+/** Draw the name of an arena above its band, and its sizes if they fit; in one memory, in the band on the right. */
 function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
-  const x = Math.max(plot.x, left) + 6, above = top - 9;
-  const y = above < plot.y + 9 ? Math.max(plot.y, top) + 10 : above; // below the upper line if there is no space above
-  const width = Math.min(plot.x + plot.w, right) - x - 6;
-  if (width < 50 || bottom <= plot.y || top - 4 >= plot.y + plot.h) return;
+  const above = top - 9, isInside = scene.memory || above < plot.y + 9; // below the upper line without space above it
+  const y = isInside ? Math.max(plot.y, top) + 10 : above, end = Math.min(plot.x + plot.w, right) - 6;
+  let x = Math.max(plot.x, left) + 6;
+  const width = end - x;
+  if (width < 50 || bottom <= plot.y || top - 4 >= plot.y + plot.h || (scene.memory && bottom - top < 18)) return;
   pen.font = `600 ${look.font}`;
   const name = shortened(arena.name, Math.max(4, Math.floor(width / 6.6))), nameWidth = pen.measureText(name).width;
   pen.font = look.font;
@@ -173,8 +174,9 @@ function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, h
   const inSlots = plan.slotted ? `${counted(slots, "slot")} for ${buffers}` : `${buffers}, one row each: no slots`;
   const limit = capacity === Infinity ? "" : ` · limit ${shortBytes(capacity)}`;
   const inBytes = `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
-  const allSizes = `  ${scene.view === "slots" ? inSlots : inBytes}`;
+  const allSizes = `  ${scene.memory ? shortBytes(extent) : scene.view === "slots" ? inSlots : inBytes}`;
   const sizes = nameWidth + 10 + pen.measureText(allSizes).width <= width ? allSizes : "";
+  if (scene.memory) x = end - nameWidth - pen.measureText(sizes).width;
   pen.globalAlpha = 0.86;
   fillBox(pen, [x - 3, y - 8, x + nameWidth + pen.measureText(sizes).width + 3, y + 8], css(look.solid));
   pen.globalAlpha = 1;

@@ -100,17 +100,14 @@ function drawBox(scene, vertex, box, k) {
   if (vertex.hidden) label(scene, `+${vertex.hidden}`, x + w - 4, y + 8, { colour: look.soft, align: "right" });
 }
 
-/** Mark a box as the peak by a colour and, for readers who cannot see the colour, by a flag with a text. */
-function drawFlag(scene, x, y, w) {
-  const { pen, look, scale, hasLabels } = scene;
+/** Mark a box as the peak by a colour and, for readers who cannot see the colour, by a flag. */
+function drawFlag({ pen, scale }, x, y, w) {
   fillBox(pen, [x, y - 1, x + w, y - 1 + Math.max(3, 2 / scale)], MARK_COLOURS.peak);
   pen.beginPath();
   pen.moveTo(x + 6, y - 12);
   pen.lineTo(x + 12, y - 2);
   pen.lineTo(x, y - 2);
   pen.fill();
-  // The text is on the left of the edges that enter the box.
-  if (hasLabels) label(scene, "peak", x - 4, y + 2, { colour: look.ink, weight: 600, align: "right" });
 }
 
 function fill(pen, [x, y, w, h], colour, radius = 4) {
