@@ -20,6 +20,7 @@ def test_arenas_share_one_capacity(visit: Visit) -> None:
     page = visit("device", graph="sample:training_step", budget="64")
     expect(page.locator(".tm-headline h1")).to_contain_text("over the budget of 64 B")
     expect(page.locator(".tmmu-canvas[data-paintings] .legend").first).to_contain_text("above the limit")
+    assert {"activations", "gradients", "parameters"} <= {*texts_drawn(page)}
 
 
 def test_mode_is_a_baseline_and_moved_tensors_have_an_arrow(visit: Visit) -> None:
@@ -159,4 +160,4 @@ def test_every_costly_reuse_has_its_price_on_the_map(visit: Visit, tmp_path: Pat
     expect(page.locator('.tmmu-canvas[data-reuses="1"]').first).to_be_visible()
     expect(page.get_by_text("costly reuse, + its cost").first).to_be_visible()
     expect(page.get_by_text("Bytes against cost")).to_be_visible()
-    expect(page.get_by_text("of these groups of buffers")).to_be_visible()
+    expect(page.get_by_text("the least cost of each group")).to_be_visible()

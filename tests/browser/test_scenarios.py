@@ -32,7 +32,7 @@ def test_click_on_the_heat_map_opens_a_rank(visit: Visit) -> None:
     expect(page.locator(".tm-title h2").first).to_contain_text("on 4 ranks")
     expect(page.locator(".st-key-rank")).to_contain_text("tp = 0")
     click_in_plot(page, 0.625, 0.25)
-    expect(page.locator(".st-key-rank")).to_contain_text("tp 2")
+    expect(page.locator(".st-key-rank")).to_contain_text("tp = 2")
     rest(page)
     page.get_by_role("button", name="Open plan", exact=True).click()
     expect(page.get_by_role("button", name="rank 2", exact=True)).to_be_visible()

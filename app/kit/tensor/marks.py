@@ -60,13 +60,13 @@ def _late(shown: Shown) -> list[tuple[int, int, int]]:
 
 
 def certificate(shown: Shown) -> None:
-    """Draw the card about the optimality of the shown arena, with a button that marks its witness."""
+    """Draw the card about the optimality of the shown arena, with a button that marks its witness in a map."""
     name = arena_focus.arena(shown)
     if not name:
         return
     summary = shown.plan.arena_of[name]
     st.html(totals_text.certificate(shown.plan, name))
-    if summary.witness:
+    if summary.witness and state.session().page != "graph":  # the graph shows no marks
         changes: dict[str, Any] = {"arena": name}
         if summary.witness_step >= 0:
             changes["step"] = summary.witness_step

@@ -214,7 +214,7 @@ def ranks_title(chosen: Choice, ranks: RankPlans) -> str:
 
 
 def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
-    st.html(markup.heading("Bytes per rank", "all arenas; deeper blue: more bytes; click a rank to select it"))
+    st.html(markup.heading("Bytes per rank", "all arenas; stronger colour: more bytes; click a rank to select it"))
     places = [rank_sets.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"

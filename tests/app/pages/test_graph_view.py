@@ -48,6 +48,7 @@ def test_path_to_the_selection_is_a_button() -> None:
 def test_neighbourhood_shows_nodes_up_to_the_chosen_radius() -> None:
     at = opened("graph", tensor="r12", walk="around", radius="1")
     assert names(at) == ["n3", "n12", "n13"]
+    assert ["not drawn", "2 neighbours"] in [list(line) for line in sent(at)["vertices"][0]["tip"]]
     at.number_input(key="w.radius").set_value(2).run()
     assert {"n2", "n3", "n4", "n12", "n13"} <= set(names(at))
     at.segmented_control(key="w.graph_part").set_value("model").run()

@@ -117,7 +117,9 @@ def test_thousand_ranks_are_a_few_plans() -> None:
 
 
 def test_ranks_over_the_limit_are_counted() -> None:
-    assert title(opened("ranks", graph=DYNAMIC, capacity="1KiB")).endswith("; all 8 ranks over the limit")
+    at = opened("ranks", graph=DYNAMIC, capacity="1KiB", shard=COLUMNS.replace("}}}", '},"w2":null}}'))
+    assert title(at).endswith("; all 4 ranks over the limit")
+    assert "Whole on every rank: 1 of 2 parameters (" in html(at)
     assert "limit" not in title(opened("ranks", graph=DYNAMIC, capacity="1GiB"))
 
 

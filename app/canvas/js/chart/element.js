@@ -63,7 +63,6 @@ export function legendOf({ plan, other, shown, colouring, scene, strip, isCandid
     entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
-  if (scene.view !== "lifetimes" && plan.members.size) entry("", "+n: n more tensors in the buffer");
   if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
   const compared = isCandidate ? "baseline" : "candidate";
   if (scene.otherSum) entry(el("i", { class: "rule", style: "border-top:1px dashed" }), `live bytes of the ${compared}`);
