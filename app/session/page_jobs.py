@@ -20,7 +20,7 @@ from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.overviews import WhatIf, curve, what_if
-from tmmu_core.graph.arenas import as_given
+from tmmu_core.graph.arenas import arena_fields
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
@@ -80,7 +80,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {field: getattr(choice, field) for field in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):  # the changed alignments, with the user's capacities
-        config, users_config = as_given(plan_input.arenas or {}), as_given(choice.arenas or {})
+        config, users_config = arena_fields(plan_input.arenas or {}), arena_fields(choice.arenas or {})
         for arena, settings in config.items():
             if "capacity_bytes" in users_config.get(arena, {}):
                 config[arena] = {**settings, "capacity_bytes": users_config[arena]["capacity_bytes"]}

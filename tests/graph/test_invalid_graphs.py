@@ -206,4 +206,4 @@ def test_root_of_a_view_is_its_last_base_or_a_written_view() -> None:
     tensors = [tensor("t"), view("v", "t"), view("u", "x"), view("ou", "u"), X, view("ov", "v"), view("w", "v")]
     nodes = [node("n", "x", "u"), node("m", "ou", "t"), node("o", "v", "w")]
     index = index_graph(graph(tensors, nodes, "x", "t"))
-    assert [index.tensor_ids[k] for k in index.root.tolist()] == ["t", "t", "u", "u", "x", "t", "w"]
+    assert [index.tensor_ids[k] for k in index.written_base.tolist()] == ["t", "t", "u", "u", "x", "t", "w"]

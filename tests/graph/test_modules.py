@@ -7,7 +7,7 @@ from tests.support.build import graph, node, tensor, view
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.modules.module_paths import DEEPEST, Modules, block_of, families_of, modules_of, modules_of_rows
+from tmmu_core.graph.modules.module_paths import MAX_DEPTH, Modules, block_of, families_of, modules_of, modules_of_rows
 from tmmu_core.graph.origin import Origin
 
 
@@ -110,7 +110,7 @@ def test_reader_of_several_modules_is_in_their_common_parent_or_the_deepest() ->
 
 
 def test_path_of_a_module_is_cut_at_the_greatest_depth() -> None:
-    assert max(map(len, modules_of_rows([("a",) * 2000]).paths)) == DEEPEST
+    assert max(map(len, modules_of_rows([("a",) * 2000]).paths)) == MAX_DEPTH
 
 
 def test_view_is_in_the_module_of_its_writer_or_of_its_base() -> None:

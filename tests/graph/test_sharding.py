@@ -11,7 +11,7 @@ from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Shard, Tensor, View
 from tmmu_core.graph.sharding.rank_share import local_graph_of
 from tmmu_core.graph.sharding.shard_spec import check_world, read_spec, rows_of
-from tmmu_core.graph.sharding.splits import idle_rules, shard
+from tmmu_core.graph.sharding.splits import rules_without_effect, shard
 
 TP4 = {"mesh": {"tp": 4}}
 
@@ -55,7 +55,7 @@ def refusal(call):
 
 def test_rule_that_splits_no_tensor_is_a_warning():
     rules = [{"match": pattern, **split(0)} for pattern in ("nothing*", "w", "w", "x*", "x")]
-    assert idle_rules(linear(), spec(rules=rules, tensors={"x": split(0)})) == [
+    assert rules_without_effect(linear(), spec(rules=rules, tensors={"x": split(0)})) == [
         "shard rule 1 ('nothing*') matches no tensor.",
         "shard rule 3 ('w') has no effect: earlier rules or entries match first.",
         "shard rule 5 ('x') has no effect: earlier rules or entries match first.",
@@ -64,7 +64,7 @@ def test_rule_that_splits_no_tensor_is_a_warning():
 
 def test_contract_that_splits_no_tensor_is_a_warning():
     contracts = {"parameters": split(5), "activations": split(1), "gradients": split(5)}
-    assert idle_rules(linear(), spec(contracts=contracts)) == [
+    assert rules_without_effect(linear(), spec(contracts=contracts)) == [
         "shard contract 'parameters' has no effect: no tensor has enough rows along the axis."
     ]
 

@@ -10,8 +10,8 @@ from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.graph.modules.collapsed_graph import (
-    MOST_DRAWN,
-    MOST_NEAR,
+    MAX_NEIGHBOURHOOD_VERTICES,
+    MAX_VERTICES,
     Collapsed,
     ViewRequest,
     collapse,
@@ -93,19 +93,19 @@ def test_neighbourhood_shows_nodes_and_no_groups() -> None:
     index, tree = grown(chain(200))
     found = visible_part(index, tree, ViewRequest(tensor=index.tensor_of["t100"], radius=3))
     assert names(index, tree, found.collapsed) == [f"n{k:03}" for k in range(96, 103)]
-    assert (found.by_level, found.too_many, found.collapsed.levels) == (False, 0, ())
+    assert (found.by_level, found.rejected_vertices, found.collapsed.levels) == (False, 0, ())
     assert [v.hidden for v in found.collapsed.vertices] == [1, 0, 0, 0, 0, 0, 1]
 
 
 def test_number_of_hidden_nodes_is_reported() -> None:
-    fan = [tensor("x", role="input"), tensor("t"), tensor("z"), *(tensor(f"y{k}") for k in range(MOST_DRAWN))]
-    nodes = [node("n", "x", "t"), node("p", "y0", "z"), *(node(f"m{k}", "t", f"y{k}") for k in range(MOST_DRAWN))]
+    fan = [tensor("x", role="input"), tensor("t"), tensor("z"), *(tensor(f"y{k}") for k in range(MAX_VERTICES))]
+    nodes = [node("n", "x", "t"), node("p", "y0", "z"), *(node(f"m{k}", "t", f"y{k}") for k in range(MAX_VERTICES))]
     index, tree = grown(graph(fan, nodes, "x", "y0"))
     near = visible_part(index, tree, ViewRequest(tensor=index.tensor_of["t"], radius=2))  # radius 1 is too large, too
-    assert (near.radius, near.too_many, len(near.collapsed.vertices)) == (0, MOST_DRAWN + 2, 1)
+    assert (near.radius, near.rejected_vertices, len(near.collapsed.vertices)) == (0, MAX_VERTICES + 2, 1)
     all_ = visible_part(index, tree, ViewRequest(opened=tree.paths))
-    assert all_.too_many == MOST_DRAWN + 3
-    assert len(all_.collapsed.vertices) <= MOST_NEAR
+    assert all_.rejected_vertices == MAX_VERTICES + 3
+    assert len(all_.collapsed.vertices) <= MAX_NEIGHBOURHOOD_VERTICES
 
 
 @st.composite
@@ -177,5 +177,5 @@ def test_neighbourhood_holds_exactly_the_nodes_within_its_radius(which: Graph, d
 @pytest.mark.parametrize("most", [1, 3, 12, 100])
 def test_initially_open_modules_are_limited(most: int) -> None:
     index, tree = grown(two_blocks())
-    found = collapse(index, tree, tree.opened(most))
+    found = collapse(index, tree, tree.levels_to_open(most))
     assert len(found.vertices) - 1 <= max(most, 2)

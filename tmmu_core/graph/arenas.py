@@ -57,7 +57,7 @@ def refuse_too_many_arenas(config: Mapping[str, Any]) -> None:
         raise limit_error(ARENAS, "the arena configuration")
 
 
-def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
+def arena_fields(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
     """Return each arena as a mapping of the given fields, to hash the configuration. Raises as :func:`read_arenas`."""
     read_arenas(config)
     return {

@@ -19,7 +19,7 @@ def refuse(reason: str, path: str, message: str, hint: str, **diagnostics: str) 
     raise InvalidIrShapes(message, hint=hint, reason=reason, path=path, **known)
 
 
-def _add(tensor: str) -> str:
+def _add_hint(tensor: str) -> str:
     return f"Add a tensor with the id {tensor!r}, or correct the name."
 
 
@@ -62,14 +62,14 @@ def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> No
     k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
     node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
     message = f"the node {node!r} {verb} {name!r}, which is not among the tensors."
-    refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, _add(name), node_id=node, tensor=name)
+    refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, _add_hint(name), node_id=node, tensor=name)
 
 
 def refuse_unknown_graph_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
     """Raise for the first id in the graph's ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
     message = f"the graph {side[:-1]} {name!r} is not among the tensors."
-    refuse("unknown_tensor", f"$.{side}[{j}]", message, _add(name), tensor=name)
+    refuse("unknown_tensor", f"$.{side}[{j}]", message, _add_hint(name), tensor=name)
 
 
 def refuse_second_producer(graph: Graph) -> NoReturn:
@@ -133,7 +133,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     base = view.base_tensor_uid
     if base not in known:
         message = f"the tensor {name!r} is a view of {base!r}, which is not among the tensors."
-        refuse("unknown_tensor", f"{path}.base_tensor_uid", message, _add(base), tensor=name)
+        refuse("unknown_tensor", f"{path}.base_tensor_uid", message, _add_hint(base), tensor=name)
     view_bytes, base_bytes = int(nbytes[i]), int(nbytes[known[base]])
     length = view_bytes if view.byte_length is None else view.byte_length
     start, end = view.byte_offset, view.byte_offset + length

@@ -1,6 +1,6 @@
 """Lazy access to the bytes of a model's constants.
 
-A *piece* is a function that reads or computes a constant's bytes. :class:`Constants` maps tensor ids to pieces.
+A :data:`ByteReader` reads or computes a constant's bytes. :class:`Constants` maps tensor ids to such functions.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ from tmmu_core.base.errors import UnreadableInput, open_error
 
 CHUNK = 1 << 20  # maximum number of bytes per chunk
 
-Piece = Callable[[], Iterator[bytes]]  # yields a constant's bytes in chunks; raises ``UnreadableInput``
+ByteReader = Callable[[], Iterator[bytes]]  # yields a constant's bytes in chunks; raises ``UnreadableInput``
 
 
 def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -40,8 +40,8 @@ def in_file(path: Path, start: int, length: int) -> Iterator[bytes]:
 class Constants(Mapping[str, bytes]):
     """Tensor id → its bytes, read on each access; :meth:`chunks` reads them in parts."""
 
-    def __init__(self, pieces: Mapping[str, Piece]) -> None:
-        self._pieces = dict(pieces)
+    def __init__(self, readers: Mapping[str, ByteReader]) -> None:
+        self._readers = dict(readers)
 
     @classmethod
     def of(cls, values: Mapping[str, bytes] | None) -> "Constants":
@@ -54,18 +54,18 @@ class Constants(Mapping[str, bytes]):
         return b"".join(self.chunks(tensor_id))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._pieces)
+        return iter(self._readers)
 
     def __len__(self) -> int:
-        return len(self._pieces)
+        return len(self._readers)
 
     def __contains__(self, tensor_id: object) -> bool:
-        return tensor_id in self._pieces
+        return tensor_id in self._readers
 
     def chunks(self, tensor_id: str) -> Iterator[bytes]:
         """Yield the constant's bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput``."""
         try:
-            yield from self._pieces[tensor_id]()
+            yield from self._readers[tensor_id]()
         except UnreadableInput as error:
             if repr(tensor_id) not in error.message:
                 error.message = f"the bytes of {tensor_id!r}: {error.message}"

@@ -126,13 +126,13 @@ def _depthwise(call: Call) -> int | None:
     return call.weighted(window, call.output_elements) if len(w) > 2 else None
 
 
-def _transposed(call: Call) -> int | None:
+def _transposed_convolution(call: Call) -> int | None:
     """ONNX: [I, O/groups, k…]; each element of the input is multiplied with all weights of its channel."""
     w = call.inputs[1]
     return call.weighted(prod(w[1:]), call.input_elements) if len(w) > 2 and call.inputs[0][1] == w[0] else None
 
 
-def _transposed_of_tflite(call: Call) -> int | None:
+def _transposed_convolution_of_tflite(call: Call) -> int | None:
     """Inputs: the shape of the output, the weights [O, kh, kw, I], and x."""
     w, x = call.inputs[1], call.inputs[2]
     return 2 * prod(w[:-1]) * prod(x) if len(w) > 2 and x[-1] == w[-1] else None
@@ -222,8 +222,8 @@ FORMULAS: dict[str, Formula] = {
     "convolution": _convolution,
     "conv2d": _conv2d,
     "depthwise": _depthwise,
-    "convtranspose": _transposed,
-    "transposeconv": _transposed_of_tflite,
+    "convtranspose": _transposed_convolution,
+    "transposeconv": _transposed_convolution_of_tflite,
     "convolutionbackward": _convolution_backward,
     "qlinearconv": _quantised_convolution,
     # Forward: q·kᵀ, its softmax, and the product with v. Backward (input 0 is the gradient): the scores again, then

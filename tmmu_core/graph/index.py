@@ -51,12 +51,15 @@ class GraphIndex:
         return rank
 
     @cached_property
-    def root(self) -> I64:
-        """Shape (tensors,): for an unwritten view, its nearest base that is written or not a view; else the tensor."""
-        root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
-        while (root != root[root]).any():
-            root = root[root]
-        return root
+    def written_base(self) -> I64:
+        """Shape (tensors,): for a view that no node writes, its nearest base that a node writes or that is no view.
+
+        For other tensors, the tensor itself.
+        """
+        base = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
+        while (base != base[base]).any():
+            base = base[base]
+        return base
 
     @cached_property
     def readers(self) -> tuple[I64, I64]:
@@ -91,7 +94,7 @@ def fixed_bytes(tensor: Tensor) -> int:
     return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)
 
 
-def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:
+def names_of(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:
     """Return the name of each code, ``names[codes[i]]``."""
     return tuple(map(names.__getitem__, codes.tolist()))
 

@@ -59,7 +59,7 @@ class Operator(Entry):
     base: str = ""
     overload: str = ""
     is_gradient: bool = False  # whether the node is the synthesized backward step of the operator
-    is_unknown: bool = False  # whether the operator is not in the table; a node without a name only copies data
+    is_unknown: bool = False  # whether the operator is not in the table; a node without a name counts as a copy
 
     @property
     def is_elementwise(self) -> bool:

@@ -5,17 +5,17 @@ from typing import Any
 
 from tmmu_core.graph.model import Origin
 
-LONGEST = 4096  # number of characters of a path or trace that are parsed; untrusted files may have longer ones
+PARSED_CHARACTERS = 4096  # maximum number of parsed characters of a path or trace in an untrusted file
 
 
 def path_of(text: str) -> tuple[str, ...]:
     """Return the parts of a module name with dots or slashes: ``("h", "0", "mlp")`` for ``h.0.mlp``."""
-    return tuple([part for part in re.split(r"[./]", text[:LONGEST]) if part])
+    return tuple([part for part in re.split(r"[./]", text[:PARSED_CHARACTERS]) if part])
 
 
 def source_of(trace: str) -> str:
     """Return the source line of the innermost frame of a Python trace (:func:`line_of`); ``""`` without frames."""
-    frames = re.findall(r'File "([^"\n]+)", line (\d+)', trace[-LONGEST:])
+    frames = re.findall(r'File "([^"\n]+)", line (\d+)', trace[-PARSED_CHARACTERS:])
     return line_of(*frames[-1]) if frames else ""
 
 
@@ -26,7 +26,7 @@ def line_of(file: str, line: object) -> str:
 
 def stack_path(text: str) -> tuple[str, ...]:
     """Return the path of the innermost module of a PyTorch ``nn_module_stack``: ``key,path,class;key,path,class;…``."""
-    last = text[-LONGEST:].rpartition(";")[2].split(",")
+    last = text[-PARSED_CHARACTERS:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
 
 
@@ -40,5 +40,5 @@ def saved_origin(metadata: Any) -> Origin:
 
 def scopes_path(text: str) -> tuple[str, ...]:
     """Return the module in ``pkg.torch.onnx.name_scopes``, the second last name: ``h.0`` of ``['h.0', 'linear']``."""
-    scopes = re.findall(r"['\"]([^'\"]*)['\"]", text[:LONGEST])
+    scopes = re.findall(r"['\"]([^'\"]*)['\"]", text[:PARSED_CHARACTERS])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()

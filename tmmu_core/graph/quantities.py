@@ -82,21 +82,23 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
     pairs: list[tuple[str | None, str]] = []
     rest = text
     while rest := rest.strip():
-        name, rest = _quoted(rest)
-        part, rest, *_ = *_COMMA.split(rest, maxsplit=1), ""
+        name, rest = _split_quoted_name(rest)
+        value, rest = [*_COMMA.split(rest, maxsplit=1), ""][:2]
         if name is None:
-            before, equals, part = part.rpartition("=")
-            if not (name := before.strip() or None) and equals:
+            before, equals, value = value.rpartition("=")
+            name = before.strip() or None
+            if equals and name is None:
                 raise ValueError(f"{text[:80]!r} has no name before =.")
-        if name is not None or part.strip():
-            if name in [other for other, _ in pairs]:
-                several = f"{text[:80]!r} has several values without a name. Write NAME=VALUE for each."
-                raise ValueError(f"{name!r} occurs twice." if name else several)
-            pairs.append((name, part.strip()))
+        if name is None and not value.strip():
+            continue
+        if name in [other for other, _ in pairs]:
+            several = f"{text[:80]!r} has several values without a name. Write NAME=VALUE for each."
+            raise ValueError(f"{name!r} occurs twice." if name else several)
+        pairs.append((name, value.strip()))
     return pairs
 
 
-def _quoted(rest: str) -> tuple[str | None, str]:
+def _split_quoted_name(rest: str) -> tuple[str | None, str]:
     """Return ``(name, text after "=")`` if ``rest`` begins with a quoted name and ``=``, else ``(None, rest)``."""
     if rest.startswith('"'):
         try:

@@ -75,7 +75,7 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
     birth[index.is_persistent] = 0
     unproduced_view = (index.base >= 0) & ~produced & ~index.is_input & ~index.is_persistent
     # A view without a producer is born with its root, unless a view between them is written outside the timeline.
-    birth[unproduced_view] = np.where(birth[index.root] >= 0, birth[roots], -1)[unproduced_view]
+    birth[unproduced_view] = np.where(birth[index.written_base] >= 0, birth[roots], -1)[unproduced_view]
     planned = birth >= 0
 
     reader_step = np.repeat(timeline.step_of, np.diff(index.in_ptr))

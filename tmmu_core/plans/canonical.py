@@ -9,7 +9,7 @@ import numpy as np
 from tmmu_core.base.cbor import Encoded, H, NotCanonical, Table, cbor_canonical
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.base.manifest import SPEC_VERSION
-from tmmu_core.graph.index import named
+from tmmu_core.graph.index import names_of
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.native_file import normal_form
 from tmmu_core.plans.model import Plan, group_numbers
@@ -71,7 +71,7 @@ def logical_address_table(plan: Plan) -> Table:
     slot_of, count = group_numbers(plan.arena, plan.logical_slot)
     order = np.lexsort((plan.offset, slot_of))
     lowest = order[np.searchsorted(slot_of[order], np.arange(count))]
-    names = named([arena.name for arena in plan.arenas], plan.arena[lowest])
+    names = names_of([arena.name for arena in plan.arenas], plan.arena[lowest])
     return Table((names, plan.logical_slot[lowest], plan.offset[lowest]))
 
 
@@ -81,7 +81,7 @@ HASHED = ("ir_hash", "mode", "arena_config_hash", "execution_order_hash", "rank"
 
 def hashes_of_ranks(plan: Plan, ranks: Iterable[int]) -> tuple[list[bytes], bytes]:
     """Return the ``tmmu_plan_hash`` of the plan for each rank (TMMU v2 II.K, contract §6), and its ``layout_hash``."""
-    arenas = named([arena.name for arena in plan.arenas], plan.arena)
+    arenas = names_of([arena.name for arena in plan.arenas], plan.arena)
     slot_table = Table((plan.tensor_ids, arenas, plan.logical_slot))
     slots, addresses = (Encoded(cbor_canonical(table)) for table in (slot_table, logical_address_table(plan)))
     identity, tables = {name: getattr(plan, name) for name in HASHED}, ([plan.replay_token, slots], addresses)

@@ -15,7 +15,7 @@ from app.session.planning import Shown
 from app.texts import numbers
 from tmmu_core.base.escaping import visible
 from tmmu_core.graph.index import GraphIndex
-from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, GraphView, Vertex
+from tmmu_core.graph.modules.collapsed_graph import MAX_VERTICES, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
 from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
@@ -178,11 +178,12 @@ def status_text(scene: Scene) -> str:
     line += "; +n: n neighbours not drawn" if any(vertex.hidden for vertex in view.collapsed.vertices) else ""
     if view.by_level:
         line += "; grouped by module: too many nodes in this radius"
-    if view.too_many and view.radius is not None:
+    if view.rejected_vertices and view.radius is not None:
         line += f"; radius reduced to {numbers.count(view.radius, 'edge')}, because "
-        line += f"{view.radius + 1} need {view.too_many:,} boxes"
-    elif view.too_many:  # the initial modules are open instead
-        line += f"; the opened modules need {view.too_many:,} boxes, and the limit is {MOST_DRAWN:,}. Close modules"
+        line += f"{view.radius + 1} need {view.rejected_vertices:,} boxes"
+    elif view.rejected_vertices:  # the initial modules are open instead
+        needed, limit = view.rejected_vertices, MAX_VERTICES
+        line += f"; the opened modules need {needed:,} boxes, and the limit is {limit:,}. Close modules"
     return line
 
 

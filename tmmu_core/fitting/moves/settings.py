@@ -15,7 +15,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
-from tmmu_core.graph.arenas import as_given, read_arenas
+from tmmu_core.graph.arenas import arena_fields, read_arenas
 from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.checks import dimension_hint
 from tmmu_core.graph.dtypes import itemsize
@@ -29,7 +29,7 @@ ALIGNMENT_WHY = "the live ranges stay the same; the hardware must support this a
 
 def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``."""
-    config: dict[str, Any] = dict(as_given(plan_input.arenas or {}))
+    config: dict[str, Any] = dict(arena_fields(plan_input.arenas or {}))
     before = read_arenas(plan_input.arenas)
     for name in move.details["arenas"]:
         alignment = min(int(move.details["alignment"]), before.get(name, Arena()).alignment_bytes)

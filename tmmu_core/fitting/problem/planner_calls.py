@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.fitting.move import Cost, Kind, Move, total_cost
-from tmmu_core.graph.arenas import as_given, read_arenas
+from tmmu_core.graph.arenas import arena_fields, read_arenas
 from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, Arena, Dim, Graph
 from tmmu_core.liveness.analyse import analyse
@@ -46,7 +46,7 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
     """Return the graph as executed: nodes in order, tensors that are live, ``dims`` as upper bounds of dimensions."""
     graph, index, dims = timeline.graph, timeline.index, dims or {}
     step_of = np.append(timeline.step_of, 0)  # tensors without a producer have producer −1, which selects this 0
-    is_removed = (step_of[index.producer[index.root]] < 0) & ~index.is_persistent[index.root]
+    is_removed = (step_of[index.producer[index.written_base]] < 0) & ~index.is_persistent[index.written_base]
     removed = {index.tensor_ids[i] for i in np.flatnonzero(is_removed).tolist()}
     nodes = [graph.nodes[k] for k in timeline.node_at.tolist() if k >= 0]
     # A graph without backward nodes is planned in mode ``inference``, which runs forward nodes only.
@@ -175,7 +175,7 @@ def _option_warnings(request: PlanRequest) -> Iterator[str]:
     unused = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in options]
     if unused:
         yield f"These options have no effect on fit: {', '.join(unused)}."
-    if request.capacities and any("capacity_bytes" in arena for arena in as_given(request.arenas).values()):
+    if request.capacities and any("capacity_bytes" in arena for arena in arena_fields(request.arenas).values()):
         yield "--capacity replaces the capacities in --arenas."
 
 
@@ -215,5 +215,5 @@ def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[s
         return None
     return {
         name: {key: value for key, value in settings.items() if key != "capacity_bytes"}
-        for name, settings in as_given(arenas).items()
+        for name, settings in arena_fields(arenas).items()
     }

@@ -33,7 +33,7 @@ from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.formats.c_project.c_names import RegionNames, identifier
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan
-from tmmu_core.graph.constants import Piece, in_memory
+from tmmu_core.graph.constants import ByteReader, in_memory
 from tmmu_core.plans.analysis.plan_notes import cells
 
 Blobs = Literal["auto", "inline", "sidecar"]
@@ -43,7 +43,7 @@ MAX_INLINE_BYTES = 1 << 20  # maximum bytes that ``auto`` writes inline: large C
 _LINKER_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.A)
 
 
-def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piece]:
+def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, ByteReader]:
     """Return file name → bytes of the project, without the manifest."""
     prefix = render.prefix
     blob_bytes = sum(blob.size for blob in render.constant_blobs)
@@ -60,7 +60,7 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
         "memory.ld": _linker_fragment(render),
         "CMakeLists.txt": from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
     }
-    files: dict[str, Piece] = {name: partial(in_memory, text.encode()) for name, text in texts.items()}
+    files: dict[str, ByteReader] = {name: partial(in_memory, text.encode()) for name, text in texts.items()}
     files["residency.json"] = partial(in_memory, residency_json(render))
     if source and is_inline:
         files[source] = partial(_inline_blobs, render)
@@ -162,7 +162,7 @@ def _blobs(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames,
         yield render.all_arenas[region], render.region_names[region], blob
 
 
-def zipped(files: Mapping[str, Piece]) -> bytes:
+def zipped(files: Mapping[str, ByteReader]) -> bytes:
     """Return a zip archive of the files. It contains no timestamps, so equal files give equal archives."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -176,7 +176,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
     return out.getvalue()
 
 
-def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
+def write_project(folder: Path, files: Mapping[str, ByteReader]) -> int:
     """Write files and their manifest; delete files that only the previous manifest lists. Return the bytes written.
 
     Raises ``UnwritableOutput``, and writes nothing, if a file exists that the previous manifest does not list.

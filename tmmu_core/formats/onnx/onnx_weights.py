@@ -19,7 +19,7 @@ from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, check_weight_path
 from tmmu_core.formats.onnx.onnx_reader import flattened
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.constants import Constants, Piece, in_file, in_memory, path_in_folder
+from tmmu_core.graph.constants import ByteReader, Constants, in_file, in_memory, path_in_folder
 from tmmu_core.graph.model import Graph
 
 MAX_DEPTH = 64  # maximum length of a chain of computed constants
@@ -52,7 +52,7 @@ class _ConstantReader:
         static = [tensor for tensor in graph.tensors if not any(isinstance(dim, str) for dim in tensor.shape)]
         self.static_shapes = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in static}
 
-    def piece(self, name: str) -> Piece:
+    def piece(self, name: str) -> ByteReader:
         proto = self._proto(name)
         return self._bytes(proto) if proto is not None else lambda: in_memory(_packed(self._array(name, {})))
 
@@ -63,7 +63,7 @@ class _ConstantReader:
             return node.attribute[0].t
         return self.weights.get(name)
 
-    def _bytes(self, proto: TensorProto) -> Piece:
+    def _bytes(self, proto: TensorProto) -> ByteReader:
         """Return a function that yields a flat tensor's bytes. The bytes of a tensor with a tag are in ``stored``."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]

@@ -9,14 +9,15 @@
 ``source_file`` and ``source_line``, or a stack frame: a row of the tables at the beginning of the text. A fusion
 without metadata has the origin of its computation's root instruction.
 
-Planning does not need the text, so unreadable parts are ignored. Metadata are read up to :data:`LONGEST` characters.
+Planning does not need the text, so unreadable parts are ignored. At most
+:data:`PARSED_CHARACTERS` characters of metadata are read.
 """
 
 import re
 from collections.abc import Iterable
 
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
-from tmmu_core.graph.origin import LONGEST, line_of
+from tmmu_core.graph.origin import PARSED_CHARACTERS, line_of
 
 HEADING = "HloModule "
 PROGRAM_ENDING = ".txt"
@@ -48,7 +49,7 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
     for line in lines:
         instruction = _INSTRUCTION.match(line)
         if line[:1].isdigit():
-            row = _NAME_ROW.match(line[:LONGEST]) or _FIELDS_ROW.match(line[:LONGEST])
+            row = _NAME_ROW.match(line[:PARSED_CHARACTERS]) or _FIELDS_ROW.match(line[:PARSED_CHARACTERS])
             if row is not None and table in tables:
                 tables[table][int(row[1])] = row[2]
         elif not line.startswith(" "):
@@ -59,7 +60,7 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
             name = instruction[2]
             if instruction[1]:
                 root_of[computation] = name
-            origin = _origin_in(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
+            origin = _origin_in(line[instruction.end() :].partition(", metadata={")[2][:PARSED_CHARACTERS], tables)
             if origin is not None:
                 origins[name] = origin
             elif (called := _CALLS.search(line, instruction.end())) is not None:
@@ -100,8 +101,8 @@ def parse_op_name(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
     transformations are removed (``transpose(jvp(GPT))`` is ``GPT``, backward). Without ``jvp`` and ``transpose`` the
     phase is ``None``. A parameter's name is its path: ``params['h_0']['kernel']`` belongs to ``h_0``.
     """
-    keys = [a or b or c for a, b, c in _KEYED.findall(op_name[:LONGEST])]
-    parts = _scopes(op_name[:LONGEST])
+    keys = [a or b or c for a, b, c in _KEYED.findall(op_name[:PARSED_CHARACTERS])]
+    parts = _scopes(op_name[:PARSED_CHARACTERS])
     if not parts[1:]:
         return tuple([key for key in keys[:-1][:DEEPEST] if key != "params"]), "", None
     module: list[str] = []

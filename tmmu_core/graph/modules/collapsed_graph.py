@@ -71,7 +71,7 @@ class Collapsed:
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
     """Return the number of the node that writes a tensor, or the base of a view that no node writes; −1 for none."""
-    return int(index.producer[index.root[tensor]])
+    return int(index.producer[index.written_base[tensor]])
 
 
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: ViewRequest | None = None) -> Collapsed:
@@ -99,8 +99,8 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: V
                 visible = visible.union(*(neighbours[one] for one in visible))
     codes, first, counts = np.unique(code, return_index=True, return_counts=True)
     first_node = dict(zip(codes.tolist(), first.tolist(), strict=True))
-    order = sorted(visible, key=lambda code: (first_node.get(code, -1), -code))  # vertices without nodes first
-    number = {code: k for k, code in enumerate(order)}
+    order = sorted(visible, key=lambda vertex: (first_node.get(vertex, -1), -vertex))  # vertices without nodes first
+    number = {vertex: k for k, vertex in enumerate(order)}
     is_on_edge = np.zeros(len(index.tensor_ids), np.bool_)
     is_on_edge[tensor[crosses]] = True
     internal = Counter(source[~crosses & ~is_on_edge[tensor]].tolist())
@@ -123,13 +123,13 @@ def _middle(index: GraphIndex, code: I64, request: ViewRequest) -> int | None:
         return int(code[node])
     if request.tensor < 0:
         return None
-    return -1 if index.is_input[index.root[request.tensor]] else -2 - request.tensor
+    return -1 if index.is_input[index.written_base[request.tensor]] else -2 - request.tensor
 
 
 def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:
     """Return the reads of written tensors, inputs and ``requested``: columns (writer's code, reader's code, tensor)."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    tensor, root = index.in_idx, index.root[index.in_idx]
+    tensor, root = index.in_idx, index.written_base[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]
     unwritten = np.where(is_input, -1, -2 - tensor)
     rows = np.stack([np.where(writer >= 0, code[writer], unwritten), code[readers], tensor])
@@ -157,9 +157,9 @@ def _edges(number: dict[int, int], reads: Iterable[Sequence[int]]) -> tuple[Edge
     return tuple([Edge(*ends, tuple(tensors)) for ends, tensors in sorted(found.items())])
 
 
-MOST_AT_FIRST = 60  # maximum number of vertices of the initial view of the whole graph
-MOST_NEAR = 80  # maximum number of vertices of a neighbourhood with all levels open
-MOST_DRAWN = 3_000  # maximum number of vertices that are drawn at once
+MAX_INITIAL_VERTICES = 60  # maximum number of vertices of the initial view of the whole graph
+MAX_NEIGHBOURHOOD_VERTICES = 80  # maximum number of vertices of a neighbourhood with all levels open
+MAX_VERTICES = 3_000  # maximum number of vertices that are drawn at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,30 +168,30 @@ class GraphView:
 
     collapsed: Collapsed
     opened: frozenset[Path]  # the open levels
-    by_level: bool  # whether levels are closed because the neighbourhood would have over ``MOST_NEAR`` vertices
+    by_level: bool  # whether levels are closed because of ``MAX_NEIGHBOURHOOD_VERTICES``
     radius: int | None  # the radius shown, at most the requested one; ``None``: the whole graph
-    too_many: int  # number of vertices of the last attempt with more than ``MOST_DRAWN``; 0: none
+    rejected_vertices: int  # number of vertices of the last view with over ``MAX_VERTICES``; 0: none
 
 
-def visible_part(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
+def visible_part(index: GraphIndex, tree: Tree, request: ViewRequest) -> GraphView:
     """Return the requested part; if it has too many vertices, with more levels closed or a smaller radius."""
-    if view.radius is None:
-        initial = tree.opened(MOST_AT_FIRST)
-        opened = (initial | frozenset(view.opened)) - frozenset(view.closed)
-        found = collapse(index, tree, opened, view)
-        if len(found.vertices) <= MOST_DRAWN:
+    if request.radius is None:
+        initial = tree.levels_to_open(MAX_INITIAL_VERTICES)
+        opened = (initial | frozenset(request.opened)) - frozenset(request.closed)
+        found = collapse(index, tree, opened, request)
+        if len(found.vertices) <= MAX_VERTICES:
             return GraphView(found, opened, False, None, 0)
-        return GraphView(collapse(index, tree, initial, view), initial, False, None, len(found.vertices))
-    everything = frozenset(tree.paths) - frozenset(view.closed)
-    found = collapse(index, tree, everything, view)
-    if len(found.vertices) <= MOST_NEAR:
-        return GraphView(found, everything, False, view.radius, 0)
+        return GraphView(collapse(index, tree, initial, request), initial, False, None, len(found.vertices))
+    everything = frozenset(tree.paths) - frozenset(request.closed)
+    found = collapse(index, tree, everything, request)
+    if len(found.vertices) <= MAX_NEIGHBOURHOOD_VERTICES:
+        return GraphView(found, everything, False, request.radius, 0)
     middle = found.vertices[found.middle] if found.middle >= 0 else None
     above_middle = tree.above(middle.item) if middle is not None and middle.kind == "node" else ()
-    opened = (tree.ranges | frozenset(above_middle) | frozenset(view.opened)) - frozenset(view.closed)
-    radius, too_many = view.radius, 0
-    found = collapse(index, tree, opened, view)
-    while len(found.vertices) > MOST_DRAWN and radius > 0:
-        radius, too_many = radius - 1, len(found.vertices)
-        found = collapse(index, tree, opened, replace(view, radius=radius))
-    return GraphView(found, opened, True, radius, too_many)
+    opened = (tree.ranges | frozenset(above_middle) | frozenset(request.opened)) - frozenset(request.closed)
+    radius, rejected_vertices = request.radius, 0
+    found = collapse(index, tree, opened, request)
+    while len(found.vertices) > MAX_VERTICES and radius > 0:
+        radius, rejected_vertices = radius - 1, len(found.vertices)
+        found = collapse(index, tree, opened, replace(request, radius=radius))
+    return GraphView(found, opened, True, radius, rejected_vertices)

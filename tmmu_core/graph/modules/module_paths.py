@@ -27,8 +27,8 @@ from tmmu_core.graph.origin import path_of
 Path = tuple[str, ...]
 KnownBy = Literal["origins", "names", "parameters", ""]
 
-DEEPEST = 64  # maximum length of a path; longer paths are cut to limit the modules: each prefix of a path is one
-MOST_LAYERS = 24  # maximum number of layers if no block repeats
+MAX_DEPTH = 64  # maximum length of a path. Longer paths are cut, because each prefix of a path is a module.
+MAX_LAYERS = 24  # maximum number of layers if no block repeats
 
 _PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
 """Name of a parameter with its layer as a prefix: ``conv1`` in ``conv1_bn_scale``."""
@@ -55,7 +55,7 @@ class Modules:
         """Layer of each path: the shortest prefix that contains no repeated blocks (``h.0`` of ``h.0.mlp``).
 
         A path without such a prefix is its own layer. If no block repeats, all paths are cut to one depth: the greatest
-        with at most :data:`MOST_LAYERS` layers, or 1.
+        with at most :data:`MAX_LAYERS` layers, or 1.
         """
         blocks = self._blocks
         if any(blocks):
@@ -63,7 +63,7 @@ class Modules:
             ends = [next((k for k in range(1, len(path)) if path[:k] not in parents), None) for path in self.paths]
             return tuple([".".join(path[:end]) for path, end in zip(self.paths, ends, strict=True)])
         deepest = max(map(len, self.paths))
-        depth = next((k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MOST_LAYERS), 1)
+        depth = next((k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MAX_LAYERS), 1)
         return tuple([".".join(path[:depth]) for path in self.paths])
 
     @property
@@ -113,7 +113,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
         by_node = _by_parameters(index, sequence, {})
         known_by = "parameters" if any(by_node) else ""
     by_tensor: list[Path] = []
-    for tensor, node in zip(index.root.tolist(), index.producer[index.root].tolist(), strict=True):
+    for tensor, node in zip(index.written_base.tolist(), index.producer[index.written_base].tolist(), strict=True):
         named = _module_of_parameter(index.tensor_ids[tensor]) if known_by and index.is_persistent[tensor] else ()
         by_tensor.append(by_node[node] if node >= 0 else named)
     return _modules(by_node, by_tensor, known_by)
@@ -125,7 +125,7 @@ def modules_of_rows(by_row: Sequence[Path]) -> Modules:
 
 
 def _modules(by_node: Sequence[Path], by_tensor: Sequence[Path], known_by: KnownBy) -> Modules:
-    by_node, by_tensor = ([path[:DEEPEST] for path in by] for by in (by_node, by_tensor))
+    by_node, by_tensor = ([path[:MAX_DEPTH] for path in by] for by in (by_node, by_tensor))
     paths = tuple(sorted({(), *by_node, *by_tensor}))
     number = {path: k for k, path in enumerate(paths)}
     of_node, of_tensor = (np.array([number[path] for path in by], np.int64) for by in (by_node, by_tensor))

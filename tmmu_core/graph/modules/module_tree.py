@@ -34,7 +34,7 @@ RANGE_SIZE = 32  # maximum number of nodes or inner ranges in one range
 class Tree:
     """The levels of a graph, the root first, parents before children."""
 
-    paths: tuple[Path, ...]  # path of each level; levels of families and ranges are also parts of it
+    paths: tuple[Path, ...]  # path of each level, with a part for each level of a family or a range
     parent: I64  # shape (levels,): index of the level above; 0 for the root
     members: I64  # shape (levels,): number of nodes in the level and below
     blocks: I64  # shape (levels,): number of the level's children that are repeated blocks
@@ -64,14 +64,14 @@ class Tree:
         """The levels that are ranges of nodes."""
         return frozenset([path for path in self.paths if _is_range(path)])
 
-    def opened(self, most: int) -> frozenset[Path]:
-        """Return all levels down to a depth: the greatest depth with at most ``most`` visible boxes."""
+    def levels_to_open(self, max_boxes: int) -> frozenset[Path]:
+        """Return all levels down to a depth: the greatest depth with at most ``max_boxes`` visible boxes."""
         below: list[list[int]] = [[] for _ in self.paths]
         for level, parent in enumerate(self.parent.tolist()[1:], 1):
             below[parent].append(level)
         direct = np.bincount(self.of_node, minlength=len(below)).tolist()
         boxes, opened, closed = len(below[0]) + direct[0], set[Path](), below[0]
-        while closed and (boxes := boxes + sum(len(below[k]) + direct[k] - 1 for k in closed)) <= most:
+        while closed and (boxes := boxes + sum(len(below[k]) + direct[k] - 1 for k in closed)) <= max_boxes:
             opened |= {self.paths[k] for k in closed}
             closed = [child for k in closed for child in below[k]]
         return frozenset(opened)
@@ -167,7 +167,7 @@ def _innermost(path: Path, levels: set[Path]) -> Path:
 def _count_blocks(paths: Sequence[Path], parent: I64, families: Families, several_phases: bool) -> I64:
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
-        plain = tuple([part for part in path[several_phases:] if not part.startswith(REPEATED)])
+        plain = tuple([part for part in path[1 if several_phases else 0 :] if not part.startswith(REPEATED)])
         if plain and path[-1] == plain[-1] and (plain[:-1], starred(plain[-1])) in families:
             found[parent[level]] += 1
     return found

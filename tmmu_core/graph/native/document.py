@@ -28,7 +28,7 @@ T = TypeVar("T")
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-DEEPEST = 200  # maximum nesting depth of lists and maps
+MAX_DEPTH = 200  # maximum nesting depth of lists and maps
 
 
 @contextmanager
@@ -66,8 +66,8 @@ def refuse_many_values(data: bytes, compressed_bytes: int = 0) -> None:
     need sixty bytes in memory. The number of values is estimated: in CBOR from the length and from bytes that can begin
     a list or a map, else from commas, opening brackets and lines.
     """
-    most = max(limits.VALUES.default, 2 * compressed_bytes or len(data) // 2)  # a large file has a larger default
-    ceiling = limits.ceiling(limits.VALUES, most)
+    default = max(limits.VALUES.default, 2 * compressed_bytes or len(data) // 2)  # a large file has a larger default
+    ceiling = limits.ceiling(limits.VALUES, default)
     if len(data) <= ceiling:
         return
     if kind(data) == "cbor":
@@ -239,7 +239,7 @@ _TAG_HOOKS = dict.fromkeys(
 def next_cbor(stream: io.BytesIO) -> Any:
     """Return the next CBOR value of ``stream``, without tags (contract §6). Raises one of :data:`CBOR_FAULTS`."""
     strict_keys: dict[str, Any] = {"allow_duplicate_keys": False, "strict_hashable_types": True}
-    return cbor2.load(stream, tag_hook=_no_tag, semantic_decoders=_TAG_HOOKS, max_depth=DEEPEST, **strict_keys)
+    return cbor2.load(stream, tag_hook=_no_tag, semantic_decoders=_TAG_HOOKS, max_depth=MAX_DEPTH, **strict_keys)
 
 
 CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)

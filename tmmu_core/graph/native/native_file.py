@@ -102,7 +102,7 @@ def encode_json(graph: Graph) -> bytes:
             raise InvalidIrShapes(what, hint=hint, reason="not_json", node_id=node.node_id, path=path) from error
     encode = msgspec.json.encode
     parts: list[bytes] = []
-    for field, value in _complete(graph).items():
+    for field, value in _fields_in_order(graph).items():
         is_table = field in ("tensors", "nodes")
         text = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]" if is_table else encode(value)
         parts.append(encode(field) + b": " + text)
@@ -111,7 +111,7 @@ def encode_json(graph: Graph) -> bytes:
 
 def encode_cbor(graph: Graph) -> bytes:
     """Return the graph as CBOR with sorted keys. Defaults are omitted, except shapes and dtypes."""
-    return cbor2.dumps(_complete(graph), canonical=True)
+    return cbor2.dumps(_fields_in_order(graph), canonical=True)
 
 
 def encode(graph: Graph, name: str) -> bytes:
@@ -168,7 +168,7 @@ def _plain(graph: Graph) -> dict[str, Any]:
     return plain
 
 
-def _complete(graph: Graph) -> dict[str, Any]:
+def _fields_in_order(graph: Graph) -> dict[str, Any]:
     """Return the plain values of a graph in the order of the file, with the shape and dtype of every tensor."""
     plain = _plain(graph)
     if "tensors" in plain:

@@ -93,21 +93,23 @@ def decode(data: bytes, name: str = "") -> Graph:
     """Read a graph from the bytes of a file (JSON or CBOR). Raises the errors of :func:`.native_file.decode`."""
     with source_of_errors(name):
         document.check_version(document.text_field(data, "ir_schema"), GRAPH_SCHEMA, "$.ir_schema")
-        read = document.decode(data, PortGraph)
-    node_ids = [node.node_id for node in read.nodes]
+        port_graph = document.decode(data, PortGraph)
+    node_ids = [node.node_id for node in port_graph.nodes]
     if len(set(node_ids)) != len(node_ids):
         checks.refuse_duplicate(node_ids, "duplicate_node")
-    widths = {node.node_id: len(_shapes(node)) for node in read.nodes}
+    output_counts = {node.node_id: len(_shapes(node)) for node in port_graph.nodes}
     tensors: list[Tensor] = []
     nodes: list[Node] = []
-    for k, node in enumerate(read.nodes):
+    for k, node in enumerate(port_graph.nodes):
         tensors += _tensors(node, k)
         path, ports = f"$.nodes[{k}].inputs", enumerate(node.inputs)
-        inputs = tuple([_port(port, widths, f"{path}[{j}]", node.node_id) for j, port in ports])
-        outputs = tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])])
+        inputs = tuple([_port(port, output_counts, f"{path}[{j}]", node.node_id) for j, port in ports])
+        outputs = tuple([f"{node.node_id}:{i}" for i in range(output_counts[node.node_id])])
         nodes.append(Node(**{name: getattr(node, name) for name in NODE_FIELDS}, inputs=inputs, outputs=outputs))
-    graph_outputs = tuple([_port(port, widths, f"$.outputs[{j}]", "") for j, port in enumerate(read.outputs)])
-    same = {field: getattr(read, field) for field in GRAPH_FIELDS}
+    graph_outputs = tuple(
+        [_port(port, output_counts, f"$.outputs[{j}]", "") for j, port in enumerate(port_graph.outputs)]
+    )
+    same = {field: getattr(port_graph, field) for field in GRAPH_FIELDS}
     graph = Graph(tuple(tensors), tuple(nodes), outputs=graph_outputs, ir_schema=GRAPH_SCHEMA, **same)
     return native_file.normalise_dtypes(graph)
 

@@ -44,15 +44,15 @@ def constants(graph: Graph, graph_file: Path | None) -> Constants:
     """Return the constants in the sidecar of ``graph``, in the folder of ``graph_file``. Raises ``UnreadableInput``."""
     path = path_in_folder(graph_file.parent if graph_file else None, graph.sidecar, "the sidecar")
     header, start = _read_header(path)
-    pieces = {}
+    readers = {}
     for tensor in graph.tensors:
         if tensor.id in header:
             begin, end = header[tensor.id].data_offsets
             if not 0 <= begin <= end:
                 what = f"the sidecar is damaged: {tensor.id!r} is at bytes {begin} to {end}."
                 raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
-            pieces[tensor.id] = partial(in_file, path, start + begin, end - begin)
-    return Constants(pieces)
+            readers[tensor.id] = partial(in_file, path, start + begin, end - begin)
+    return Constants(readers)
 
 
 def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:

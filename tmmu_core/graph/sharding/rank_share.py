@@ -29,7 +29,7 @@ class Sharding:
         for i, split in enumerate(self.splits):
             if split is None:
                 # An uneven split may divide different axes of the view on different ranks: include all axes.
-                root = self.root[i]
+                root = self.base_with_split[i]
                 root_split = self.splits[root] or ()
                 uneven = [mesh for axis, mesh in root_split if self.shapes[root][axis] % self.spec.sizes[mesh]]
                 split = tuple((axis, mesh) for mesh in uneven for axis in range(len(self.shapes[i])))
@@ -43,7 +43,7 @@ class Sharding:
         return {tensor.id: i for i, tensor in enumerate(self.graph.tensors)}
 
     @cached_property
-    def bases_first(self) -> tuple[int, ...]:
+    def views_after_bases(self) -> tuple[int, ...]:
         """Numbers of the views, each after its base."""
         order: dict[int, None] = {}
         tensors = self.graph.tensors
@@ -56,10 +56,10 @@ class Sharding:
         return tuple(order)
 
     @cached_property
-    def root(self) -> dict[int, int]:
-        """View → the nearest of its bases with a split of its own (not ``None``)."""
+    def base_with_split(self) -> dict[int, int]:
+        """View → its nearest base with a split of its own (not ``None``)."""
         found: dict[int, int] = {}
-        for i in self.bases_first:
+        for i in self.views_after_bases:
             base = self.base(i)
             found[i] = found.get(base, base) if self.splits[base] is None else base
         return found
@@ -83,26 +83,26 @@ def local_graph_of(sharding: Sharding, rank: int) -> Graph:
     splits = [split or () for split in sharding.splits]
     rows = zip(graph.tensors, sharding.shapes, splits, strict=True)
     shares = [share_of(tensor, shape, split, spec, coordinates) for tensor, shape, split in rows]
-    for i in sharding.bases_first:
+    for i in sharding.views_after_bases:
         base = sharding.base(i)
         shares[i], splits[i] = share_of_view(sharding, i, shares[base], splits[base], coordinates)
     return msgspec.structs.replace(graph, tensors=tuple(shares))
 
 
-def share_of(tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec, place: Mapping[str, int]) -> Tensor:
-    """Return the share of a tensor at the mesh coordinates ``place``."""
+def share_of(tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec, point: Mapping[str, int]) -> Tensor:
+    """Return the share of a tensor at the mesh coordinates ``point``."""
     if not split:
         return tensor
     share: list[int | str] = list(tensor.shape)
     for axis, mesh in split:
-        share[axis] = rows_of(shape[axis], spec.sizes[mesh], place[mesh])
+        share[axis] = rows_of(shape[axis], spec.sizes[mesh], point[mesh])
     return msgspec.structs.replace(tensor, shape=tuple(share))
 
 
 def share_of_view(
-    sharding: Sharding, i: int, base_share: Tensor, base_split: Split, coordinates: Mapping[str, int]
+    sharding: Sharding, i: int, base_share: Tensor, base_split: Split, point: Mapping[str, int]
 ) -> tuple[Tensor, Split]:
-    """Return the share of view ``i`` at ``coordinates`` of the mesh, and its split. ``base_share``: share of its base.
+    """Return the share of view ``i`` at mesh coordinates ``point``, and its split. ``base_share``: share of its base.
 
     Offset and size scale with the ratio of ``base_share`` to the base. Without an explicit split, the base's split is
     tried, then each other axis if only one is split. Raises ``InvalidIrShapes`` (``shard_view``) if no split fits.
@@ -118,7 +118,7 @@ def share_of_view(
     if not base_bytes or view.byte_offset * base_share_bytes % base_bytes or length * base_share_bytes % base_bytes:
         raise _misfit(tensor, "its bytes do not divide into equal shares")
     for axis, _ in base_split:
-        blocks = prod(sharding.shapes[base][:axis])  # each is split as a whole
+        blocks = prod(sharding.shapes[base][:axis])  # number of equal parts of the base that this split divides
         if view.byte_offset * blocks % base_bytes or length * blocks % base_bytes:
             raise _misfit(tensor, "it has only some of the rows that are split, so only some ranks have it")
     offset, share_bytes = (bytes_ * base_share_bytes // base_bytes for bytes_ in (view.byte_offset, length))
@@ -132,7 +132,7 @@ def share_of_view(
     for split in candidates:
         if any(shape[axis] < sharding.spec.sizes[mesh] for axis, mesh in split):
             continue
-        share = share_of(tensor, shape, split, sharding.spec, coordinates)
+        share = share_of(tensor, shape, split, sharding.spec, point)
         stored_shape = [d for axis, d in enumerate(_resolved(share, shape)) if strides is None or strides[axis]]
         if tensor_bytes(stored_shape, tensor.dtype) == share_bytes and not offset % itemsize(tensor.dtype):
             return msgspec.structs.replace(share, view=View(view.base_tensor_uid, offset, share_bytes, strides)), split

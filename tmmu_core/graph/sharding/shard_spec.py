@@ -51,7 +51,7 @@ class ShardSpec:
     tensors: Mapping[str, Split]
     rules: tuple[tuple[str, Split], ...]  # patterns of tensor ids, with their splits
     contracts: Mapping[str, Split]  # kind → split
-    following: frozenset[str] = frozenset()  # kinds with the contract ``"follow"``
+    following_kinds: frozenset[str] = frozenset()  # kinds with the contract ``"follow"``
 
     @cached_property
     def sizes(self) -> dict[str, int]:

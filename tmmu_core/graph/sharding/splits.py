@@ -28,14 +28,14 @@ class Sharded(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the tensor is whole
     mesh: str = ""
-    outer: int = 1  # product of the sizes merged before the split axis: 8 for ``[8, 12] → [96]`` with axis 1 split
+    outer: int = 1  # product of the sizes that a reshape merged before the split axis: 8 for [8, 12] → [96], axis 1
 
 
 def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
     """Return tensor → one-axis split, from ``splits`` (except vectors) or propagated by nodes. O(operands)."""
-    found = {i: Sharded(shapes[i], *s[0]) for i, s in enumerate(splits) if s and len(s) == 1 < len(shapes[i])}
+    found = {i: Sharded(shapes[i], *s[0]) for i, s in enumerate(splits) if s and len(s) == 1 and len(shapes[i]) > 1}
     for node in graph.nodes:
         operator = operator_of(node.instr)
         reads = [found.get(known[name], Sharded(shapes[known[name]], -1)) for name in node.inputs]
@@ -43,10 +43,11 @@ def following_splits(
             i = known[name]
             if i not in found and (written := _output_split(operator, reads, shapes[i])) is not None:
                 found[i] = written
-    return {i: ((read.axis, read.mesh),) for i, read in found.items()}
+    return {i: ((sharded.axis, sharded.mesh),) for i, sharded in found.items()}
 
 
 def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
+    """Return the split of an output of this ``shape``; ``None`` if it is whole or unknown."""
     base = table_spelling(operator.base)
     if base in DENSE and len(reads) > 1 and len(reads[1].shape) == 2 and shape:
         weight = reads[1]
@@ -110,8 +111,8 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
             message = f"the shard spec names the tensor {tensor_id!r}, which the graph does not have."
             hint = strict.closest_hint(tensor_id, known)
             raise spec_error(message, f"$.tensors.{tensor_id}", hint, reason="unknown_tensor", tensor=tensor_id)
-    point = checks.resolve_dims(graph, dims)
-    shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
+    sizes = checks.resolve_dims(graph, dims)
+    shapes = tuple(checks.resolve_shape(tensor, sizes, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
     implicit: list[int] = []  # tensors split by a contract, also by ``"follow"``
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
@@ -123,10 +124,10 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
             splits[i] = inherited[0] if inherited else contract
             if contract and splits[i] == contract:
                 implicit.append(i)
-    followed = following_splits(graph, known, shapes, splits) if spec.following else {}
+    followed = following_splits(graph, known, shapes, splits) if spec.following_kinds else {}
     for i, split in followed.items():
         tensor = graph.tensors[i]
-        may_follow = not splits[i] and tensor.view is None and KIND_OF_ROLE[tensor.role] in spec.following
+        may_follow = not splits[i] and tensor.view is None and KIND_OF_ROLE[tensor.role] in spec.following_kinds
         if may_follow and all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split):
             splits[i] = split
             implicit.append(i)
@@ -135,7 +136,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
 
 
-def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> list[str]:
+def rules_without_effect(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> list[str]:
     """Return a warning for each rule and contract of the spec that has no effect on ``graph`` and its gradients."""
     ids = [tensor.id + end for tensor in graph.tensors for end in ("", *DERIVED_ENDINGS)]
     matches = {name: [k for k, (pattern, _) in enumerate(spec.rules) if fnmatchcase(name, pattern)] for name in ids}
@@ -147,10 +148,10 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
         for k, (pattern, _) in enumerate(spec.rules)
         if k not in applied
     ]
-    point = checks.resolve_dims(graph, dims)
+    sizes = checks.resolve_dims(graph, dims)
     for kind, split in spec.contracts.items():
         of_kind = [(i, tensor) for i, tensor in enumerate(graph.tensors) if KIND_OF_ROLE[tensor.role] == kind]
-        if split and of_kind and not any(_contract(t, checks.resolve_shape(t, point, i), spec) for i, t in of_kind):
+        if split and of_kind and not any(_contract(t, checks.resolve_shape(t, sizes, i), spec) for i, t in of_kind):
             warnings.append(f"shard contract {kind!r} has no effect: no tensor has enough rows along the axis.")
     return warnings
 
@@ -158,19 +159,19 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
     """Return the ``bases`` to leave whole: no view has an explicit split, and at least one view cannot follow."""
     views: dict[int, list[int]] = {base: [] for base in bases}
-    for i in sharding.bases_first:
-        if sharding.root[i] in views:
-            views[sharding.root[i]].append(i)
+    for i in sharding.views_after_bases:
+        if sharding.base_with_split[i] in views:
+            views[sharding.base_with_split[i]].append(i)
     found = set()
     for base, followers in views.items():
         if followers and all(sharding.splits[i] is None for i in followers):
-            places = _places_to_try(sharding, base, followers)
-            if not all(_all_follow(sharding, base, followers, place) for place in places):
+            coordinates = _coordinates_to_try(sharding, base, followers)
+            if not all(_all_follow(sharding, base, followers, point) for point in coordinates):
                 found.add(base)
     return found
 
 
-def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
+def _coordinates_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
     """Return mesh coordinates that together give every size that a share of ``base`` or of its views can have."""
     split, shape = sharding.splits[base] or (), sharding.shapes[base]
     origin = {name: 0 for name, _ in sharding.spec.mesh}
@@ -178,21 +179,21 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
         return [origin]
     rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
     names = [mesh for _, mesh in split]
-    steps = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
-    if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
+    values = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
+    if prod(map(len, values)) > limits.ceiling(limits.SHARES):
         tensor = sharding.graph.tensors[base].id
         refusal = limits.limit_error(limits.SHARES, f"the tensor {tensor!r}")
         raise spec_error(refusal.message, "$", refusal.hint, reason="shard_view", tensor=tensor)
-    return [{**origin, **dict(zip(names, at, strict=True))} for at in product(*steps)]
+    return [{**origin, **dict(zip(names, point, strict=True))} for point in product(*values)]
 
 
-def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: Mapping[str, int]) -> bool:
+def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], point: Mapping[str, int]) -> bool:
     split = sharding.splits[base] or ()
-    local = {base: share_of(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, place)}
+    local = {base: share_of(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, point)}
     splits = {base: split}
     try:
         for i in followers:
-            local[i], splits[i] = share_of_view(sharding, i, local[sharding.base(i)], splits[sharding.base(i)], place)
+            local[i], splits[i] = share_of_view(sharding, i, local[sharding.base(i)], splits[sharding.base(i)], point)
     except InvalidIrShapes:
         return False
     return True

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, Scalar
-from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
+from tmmu_core.graph.arenas import arena_fields, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
@@ -124,7 +124,7 @@ def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanReque
     undeclared = str(error.diagnostics["arena"])
     used = {tensor.arena for tensor in graph.tensors if tensor.arena}
     used -= {"optimizer_state"}  # if this arena is declared, the tensors of the same role move to it
-    arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | as_given(request.arenas)
+    arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arena_fields(request.arenas)
     with suppress(ContractError):
         plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas), ir_hash, None, over_limits=True).plan
         return sum(a.extent_bytes for a in plan.arenas if a.name == undeclared or a.name.endswith(f"@{undeclared}"))
@@ -184,7 +184,7 @@ def _planned(
             rank=request.rank,
             world_size=request.world_size or 1,
             shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
-            arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
+            arena_config_hash=canonical.arena_config_hash(arena_fields(request.arenas)),
             execution_order_hash=canonical.execution_order_hash(timeline.order),
             steps=timeline.steps,
             has_inputs_step=timeline.has_inputs_step,

@@ -19,7 +19,7 @@ from tmmu_core.graph.arenas import check_alignment, unused_arenas
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
-from tmmu_core.graph.sharding.splits import idle_rules
+from tmmu_core.graph.sharding.splits import rules_without_effect
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.problem import GIVEN, UNLIMITED, PlainInstance, Problem, Progress, packing_extent
@@ -122,7 +122,7 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
     for name in unused_arenas(request.arenas or {}, graph)[1]:
         yield f"Arena {name!r} is declared, but no tensor uses it."
     if request.shard_spec is not None:
-        yield from idle_rules(graph, read_spec(request.shard_spec), request.dims)
+        yield from rules_without_effect(graph, read_spec(request.shard_spec), request.dims)
     notes_of_arenas = [notes for notes in plan.notes.values() if isinstance(notes, dict)]
     for number, rule in enumerate(request.options.get("rules") or (), start=1):
         if not any(f"rule {number}" in notes.get("said_by", ()) for notes in notes_of_arenas):
@@ -160,7 +160,7 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
     """Return the problems with the requested arena settings; settings that are not requested are unchanged.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for an arena without a problem, ``AlignmentViolation`` for an
-    invalid alignment, and the errors of ``as_given``.
+    invalid alignment, and the errors of ``arena_fields``.
     """
     names = tuple([problem.arena for problem in problems])
     capacities_by_name(dict.fromkeys(request.arenas or (), 0), names)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import limits
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.index import named
+from tmmu_core.graph.index import names_of
 from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.liveness.analyse import bytes_of_tensors
 from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
@@ -53,7 +53,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
                 arena_alignment=arena.alignment_bytes,
                 handoff_from=handoff if (handoff >= 0).any() else None,
                 must_not_alias=position[pairs[is_in_arena]] if is_in_arena.any() else None,
-                roles=named(ROLES, role[heads]),
+                roles=names_of(ROLES, role[heads]),
                 page_size=arena.page_size,
             )
         )
@@ -180,7 +180,7 @@ def plan_columns(
         "death": liveness.death[rows],
         "generation": generation,
         "storage": number,
-        "roles": named(ROLES, index.role[rows]),
+        "roles": names_of(ROLES, index.role[rows]),
         "dtypes": tuple([index.graph.tensors[i].dtype for i in rows.tolist()]),
         "shapes": _select(index.shapes, rows),
         "alias_group_ids": tuple(alias_groups),

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.arenas import as_given
+from tmmu_core.graph.arenas import arena_fields
 from tmmu_core.graph.model import MODES, ONE_MEMORY, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Timeline
@@ -169,7 +169,7 @@ def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | N
     ``in_use`` is the result of :func:`arenas_in_use`, if known. Raises its errors, and ``InvalidIrShapes`` (reason
     ``unknown_arena``) for a capacity of an arena that is not in use.
     """
-    declared = None if request.arenas is None else as_given(request.arenas)
+    declared = None if request.arenas is None else arena_fields(request.arenas)
     if request.but(arenas=None).has_no_arena_options and not graph.alignment:
         return declared
     names = in_use if in_use is not None else arenas_in_use(graph, request)
@@ -181,9 +181,9 @@ def settings_by_name(
 ) -> dict[str, dict[str, Any]]:
     """Return the settings of each arena in ``names``. Options override declared values, which override ``default``.
 
-    Raises the errors of ``as_given`` and :func:`capacities_by_name`.
+    Raises the errors of ``arena_fields`` and :func:`capacities_by_name`.
     """
-    declared, capacities = as_given(request.arenas), capacities_by_name(request.capacities, names)
+    declared, capacities = arena_fields(request.arenas), capacities_by_name(request.capacities, names)
     for_all = {"alignment_bytes": request.alignment, "page_size": request.page_size}
     config: dict[str, dict[str, Any]] = {}
     for name in names:
