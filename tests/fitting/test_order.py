@@ -9,7 +9,7 @@ from benchmarks.wired import randwire, searched
 from tests.fitting.random_graphs import drawn, least_peak, model_of, trained, tree
 from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
-from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
+from tmmu_core.fitting.order.order_exact import OrderStates, beam_search, best_first_search
 from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.graph.model import Graph
@@ -63,7 +63,7 @@ def test_every_method_respects_dependencies() -> None:
         given = np.arange(len(model))
         orders = [order for _, order in baselines(model)]
         orders += [hill_valley_order(model, given)]
-        found = beam(OrderStates(model), 1 << 40, lambda: True)
+        found = beam_search(OrderStates(model), 1 << 40, lambda: True)
         assert found is not None
         for order in [*orders, found, best_order(model).order]:
             place = np.empty(len(model), np.int64)

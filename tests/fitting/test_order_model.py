@@ -114,9 +114,9 @@ def test_sizes_are_summed_with_their_alignment(monkeypatch: pytest.MonkeyPatch) 
         graph(tensors, [node("n", "x", "a", inplace="none"), node("m", "a", "y", inplace="none")], "x", "y")
     )
     for grids, total in ((None, 56), ({"activations": 16}, 80), ({"activations": 24}, 72), ({"elsewhere": 64}, 56)):
-        monkeypatch.setattr(order_model_room, "LARGEST", total)
+        monkeypatch.setattr(order_model_room, "MAX_TOTAL_BYTES", total)
         assert order_model(liveness, grids) is None
-        monkeypatch.setattr(order_model_room, "LARGEST", total + 1)
+        monkeypatch.setattr(order_model_room, "MAX_TOTAL_BYTES", total + 1)
         found = order_model(liveness, grids)
         assert found is not None
         assert int(found.size.sum()) == total

@@ -37,7 +37,7 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
     if gradients is None:
         gradients = {name.removesuffix(".grad") for name in size_of if name.endswith(".grad")}
     # An in-place update shares the storage of the tensor that it updates, so only the first tensor of a storage counts.
-    for tensor in (each for each in graph_before.tensors if each.id in first_of_storage):
+    for tensor in (tensor for tensor in graph_before.tensors if tensor.id in first_of_storage):
         parent, size = tensor.id.rpartition(".")[0], size_of[tensor.id]
         if tensor.role == "parameter":
             found[parent]["parameters"] += size
@@ -66,7 +66,7 @@ def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[i
         group = re.sub(r"\.\d+", ".*", path, count=1) or "the model"
         count, total = found.get(group, (0, Counter()))
         found[group] = count + 1, total + Counter(row)
-    return dict(sorted(found.items(), key=lambda each: -each[1][1]["activations"]))
+    return dict(sorted(found.items(), key=lambda row: -row[1][1]["activations"]))
 
 
 LOSS_OPERATORS = ("log_softmax", "nll_loss", "cross_entropy")  # parts of the names of loss operators
@@ -85,13 +85,13 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     """
     graph, plan = fitted.best.plan_input.graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
-    producers = {name: each for each in graph.nodes for name in each.outputs}
+    producers = {name: node for node in graph.nodes for name in node.outputs}
     module_of = _module_of_node(fitted.start.plan_input.graph)
-    for each in graph.nodes:
-        original = producers[each.offloads].node_id if each.offloads in producers else each.recomputes
+    for node in graph.nodes:
+        original = producers[node.offloads].node_id if node.offloads in producers else node.recomputes
         if original in module_of:
-            module_of[each.node_id] = module_of[original]
-    node = plan.node_at(step)
+            module_of[node.node_id] = module_of[original]
+    node_id = plan.node_at(step)
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     live: list[tuple[str, int, str]] = []
     modules: Counter[str] = Counter()
@@ -107,10 +107,10 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
         modules[path] += size
         loss_bytes += size if producer is not None and any(word in producer.instr for word in LOSS_OPERATORS) else 0
     return {
-        "node": node,
-        "module": module_of.get(node, ""),
+        "node": node_id,
+        "module": module_of.get(node_id, ""),
         "tensors": tuple(live),
-        "modules": dict(sorted(modules.items(), key=lambda each: (-each[1], each[0]))),
+        "modules": dict(sorted(modules.items(), key=lambda row: (-row[1], row[0]))),
         "suggestion": CHUNKED_LOSS if 4 * loss_bytes > sum(modules.values()) else "",
     }
 

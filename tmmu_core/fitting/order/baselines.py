@@ -2,9 +2,9 @@
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
   2006): run the ready unit that raises the peak least; of equal ones, the one that leaves the fewest live bytes. With a
-  threshold (pytorch#161810): if each ready unit adds more bytes than that, run the one whose first reader comes first.
+  threshold (pytorch#161810): if every ready unit adds more bytes, run the one whose first reader comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
-* **Depth first**: take the units by touched bytes, fewest first; run each directly after its inputs that have not run.
+* **Depth first**: take the units by touched bytes, fewest first; run the missing predecessors directly before each.
 * **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first,
   unless it raises the peak so far.
 
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_memory import Walk, added_bytes, eager
+from tmmu_core.fitting.order.order_memory import Walk, added_bytes, free_early
 from tmmu_core.fitting.order.order_model import I64, OrderModel
 
 THRESHOLD = 1 << 20  # threshold of pytorch#161810, in bytes
@@ -37,7 +37,7 @@ def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
     yield "lpmf_threshold", _least_peak_first(model, THRESHOLD)
     yield "bfs", _breadth_first(model)
     yield "dfs", _depth_first(model)
-    yield "eager_free", eager(model, np.arange(len(model), dtype=np.int64))
+    yield "eager_free", free_early(model, np.arange(len(model), dtype=np.int64))
 
 
 def _least_peak_first(model: OrderModel, threshold: int = 0) -> I64:
@@ -46,14 +46,14 @@ def _least_peak_first(model: OrderModel, threshold: int = 0) -> I64:
     first_reader = [min(row, default=len(model)) for row in model.successors]
 
     def rank(unit: int) -> tuple[int, int, int]:
-        most, change = walk.adds[unit]
+        most, change = walk.added_by[unit]
         return max(most, walk.peak - walk.live), change, unit
 
-    while walk.adds:
-        if min(max(0, most) for most, _ in walk.adds.values()) > threshold > 0:
-            walk.run(min(walk.adds, key=lambda unit: (first_reader[unit], unit)))
+    while walk.added_by:
+        if min(max(0, most) for most, _ in walk.added_by.values()) > threshold > 0:
+            walk.run(min(walk.added_by, key=lambda unit: (first_reader[unit], unit)))
         else:
-            walk.run(min(walk.adds, key=rank))
+            walk.run(min(walk.added_by, key=rank))
     return np.array(walk.order, np.int64)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from tmmu_core.fitting.order.order_memory import Bytes, OrderLists
 from tmmu_core.fitting.order.order_model import I64, OrderModel
 
-WIDTH = 24  # maximum number of sets that a round of the beam search keeps
+BEAM_WIDTH = 24  # maximum number of sets that a round of the beam search keeps
 BEAM_EXPANSIONS = 120_000  # planned expansions of the beam search, equally many for each unit
 
 
@@ -225,27 +225,28 @@ def best_first_search(
     return Proof(None, upper)
 
 
-def beam(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
+def beam_search(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
-    A beam search keeps at most ``WIDTH`` sets of executed units, those with the lowest sum of peaks, then live bytes,
-    then bit mask. Each round extends every set by its immediate units and by one ready unit. O(units · ready units).
+    Beam search keeps at most ``BEAM_WIDTH`` sets of executed units, those with the lowest sum of peaks, live bytes, and
+    bit mask, in this order. Each round extends every set by its immediate units and by one ready unit.
+    O(units · ready units).
     """
-    front, width = {0: states.start()}, WIDTH
+    front, width = {0: states.start()}, BEAM_WIDTH
     expansions_before = states.expansions
     while front and should_continue():
         level = next(iter(front)).bit_count()
         planned = BEAM_EXPANSIONS * (level + 1) // len(states.model)
         if states.expansions - expansions_before > planned + BEAM_EXPANSIONS // 8:  # keep fewer sets from now on
             width = max(1, width // 2)
-        following: dict[int, State] = {}
+        next_states: dict[int, State] = {}
         for state in map(states.run_immediate_units, front.values()):
             if state.done == states.all:
                 return state.order
             for unit in bits(state.ready):
                 after = states.run(state, unit, upper - 1)
-                if after is not None and (after.done not in following or after.rank < following[after.done].rank):
-                    following[after.done] = after
-        ranked = sorted(following.values(), key=lambda each: (*each.rank, each.done))
-        front = {each.done: each for each in ranked[:width]}
+                if after is not None and (after.done not in next_states or after.rank < next_states[after.done].rank):
+                    next_states[after.done] = after
+        ranked = sorted(next_states.values(), key=lambda state: (*state.rank, state.done))
+        front = {state.done: state for state in ranked[:width]}
     return None

@@ -1,7 +1,7 @@
 """Live bytes of execution orders, and orders in which some units run earlier or later than in a given order.
 
 An order is an array of units (nodes that run together). A storage is live from its first touch (write or read) to its
-last; inputs from the start, outputs to the end. All sums stay within 64 bits (``order_model.LARGEST``).
+last; inputs from the start, outputs to the end. All sums stay within 64 bits (``order_model.MAX_TOTAL_BYTES``).
 """
 
 from dataclasses import replace
@@ -22,8 +22,8 @@ def measure(model: OrderModel, order: I64) -> I64:
 
 def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:
     """Return, by unit, the most live bytes that it adds while it runs, and the change after it; shapes (units,)."""
-    place, during, after = _live_bytes(model, order)
-    first = np.searchsorted(place, np.arange(len(order)))
+    position, during, after = _live_bytes(model, order)
+    first = np.searchsorted(position, np.arange(len(order)))
     live = np.append(after.sum(axis=0)[first - 1], after[:, -1].sum())
     hill, change = np.zeros((2, len(order)), np.int64)
     if len(order):
@@ -33,15 +33,15 @@ def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:
 
 
 def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
-    """Return (place, during, after): the live bytes of an order, without those that are live at every step.
+    """Return (position, during, after): the live bytes of an order, without those that are live at every step.
 
-    The arrays have a first column for the time before all units, and one column per node. ``place``, shape (columns,),
-    is the position of the node's unit in the order (−1 in the first column). ``during`` and ``after``, shape (arenas,
-    columns), are the live bytes while the node runs, and after it.
+    The arrays have a first column for the time before all units, and one column per node. ``position`` (columns,) is
+    that of the node's unit in the order, −1 in the first column. ``during`` and ``after`` (arenas, columns): the live
+    bytes while the node runs, and after it.
     """
     units = [model.units[unit] for unit in order.tolist()]
-    place = np.repeat(np.arange(-1, len(units)), [1, *map(len, units)])
-    steps, storages = len(place), len(model.size)
+    position = np.repeat(np.arange(-1, len(units)), [1, *map(len, units)])
+    steps, storages = len(position), len(model.size)
     step_of = np.zeros(len(model.touches), np.int64)
     step_of[[node for nodes in units for node in nodes]] = np.arange(1, steps)
     step, storage = step_of[model.node_touches[:, 0]], model.node_touches[:, 1]
@@ -59,10 +59,10 @@ def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
     during[:, 1:] -= freed[:, :-1]
     # If a node creates its output, the output reuses the first permitted input that no later node uses.
     node, source = model.reuses.T
-    at = np.flatnonzero((last[source] == step_of[node]) & (first[model.out[node]] == step_of[node]))
-    at = at[np.unique(node[at], return_index=True)[1]]
-    during[model.arena[source[at]], step_of[node[at]]] -= model.size[source[at]]
-    return place, during, after
+    row = np.flatnonzero((last[source] == step_of[node]) & (first[model.out[node]] == step_of[node]))
+    row = row[np.unique(node[row], return_index=True)[1]]
+    during[model.arena[source[row]], step_of[node[row]]] -= model.size[source[row]]
+    return position, during, after
 
 
 class OrderLists:
@@ -109,19 +109,19 @@ class Walk(OrderLists):
     def __init__(self, model: OrderModel) -> None:
         super().__init__(model, [0] * len(model.size))
         self.left = list(self.touched_by)
-        self.born = [bool(each) for each in model.starts_live & (model.stays_live | (model.touched_by > 0))]
+        self.born = (model.starts_live & (model.stays_live | (model.touched_by > 0))).tolist()
         self.live = self.peak = int(model.size[self.born].sum())
         self.units_of: list[list[int]] = [[] for _ in self.size]  # storage → units that touch it
         for unit, storages in enumerate(self.storages_of):
             for s in storages:
                 self.units_of[s].append(unit)
-        self.waits = list(map(len, model.predecessors))
+        self.waiting_for = list(map(len, model.predecessors))  # unit → number of predecessors that have not run
         self.order: list[int] = []
-        self.adds = {unit: self.added(unit) for unit, count in enumerate(self.waits) if not count}
+        self.added_by = {unit: self._added(unit) for unit, count in enumerate(self.waiting_for) if not count}
         """Ready unit → the most live bytes that it adds while it runs, and the change after it."""
 
-    def added(self, unit: int) -> tuple[int, int]:
-        """Return the entry of ``adds`` for a ready unit."""
+    def _added(self, unit: int) -> tuple[int, int]:
+        """Return the entry of ``added_by`` for a ready unit."""
         storages = self.storages_of[unit]
         born, left = {s: self.born[s] for s in storages}, {s: self.left[s] for s in storages}
         (most,), (change,) = self.run_nodes(unit, born, left)
@@ -129,20 +129,20 @@ class Walk(OrderLists):
 
     def run(self, unit: int) -> None:
         """Run a ready unit."""
-        most, change = self.adds.pop(unit)
+        most, change = self.added_by.pop(unit)
         self.peak = max(self.peak, self.live + most)
         self.live += change
         self.order.append(unit)
         self.run_nodes(unit, self.born, self.left)
-        for other in {other for s in self.storages_of[unit] for other in self.units_of[s]} & self.adds.keys():
-            self.adds[other] = self.added(other)
+        for other in {other for s in self.storages_of[unit] for other in self.units_of[s]} & self.added_by.keys():
+            self.added_by[other] = self._added(other)
         for later in self.model.successors[unit]:
-            self.waits[later] -= 1
-            if not self.waits[later]:
-                self.adds[later] = self.added(later)
+            self.waiting_for[later] -= 1
+            if not self.waiting_for[later]:
+                self.added_by[later] = self._added(later)
 
 
-def eager(model: OrderModel, order: I64, limited: bool = True) -> I64:
+def free_early(model: OrderModel, order: I64, limited: bool = True) -> I64:
     """Return ``order`` with units that free more than they allocate as early as possible.
 
     ``limited``: such a unit moves only if it does not raise the peak so far.
@@ -151,17 +151,17 @@ def eager(model: OrderModel, order: I64, limited: bool = True) -> I64:
     for unit in order.tolist():
         while not done[unit]:
             room = walk.peak - walk.live if limited else 2**62
-            moved_early = (each for each, (most, change) in walk.adds.items() if change < 0 and most <= room)
+            moved_early = (u for u, (most, change) in walk.added_by.items() if change < 0 and most <= room)
             chosen = next(moved_early, unit)
             walk.run(chosen)
             done[chosen] = True
     return np.array(walk.order, np.int64)
 
 
-def late(model: OrderModel, order: I64) -> I64:
+def allocate_late(model: OrderModel, order: I64) -> I64:
     """Return ``order`` with units that allocate more than they free as late as possible.
 
-    In the reversed order, these units free more than they allocate, so ``eager`` moves them.
+    In the reversed order, these units free more than they allocate, so ``free_early`` moves them.
     """
     reversed_model = replace(
         model,
@@ -171,4 +171,4 @@ def late(model: OrderModel, order: I64) -> I64:
         stays_live=model.starts_live,
         starts_live=model.stays_live,
     )
-    return eager(reversed_model, order[::-1], limited=False)[::-1]
+    return free_early(reversed_model, order[::-1], limited=False)[::-1]

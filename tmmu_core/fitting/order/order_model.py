@@ -30,7 +30,7 @@ from tmmu_core.liveness.storages import permitted_reuses
 from tmmu_core.liveness.timeline import dependencies
 
 I64 = NDArray[np.int64]
-LARGEST = 2**60  # orders are searched only if the sum of the sizes is smaller, so that all sums fit into 64 bits
+MAX_TOTAL_BYTES = 2**60  # orders are searched only below this sum of the sizes, so that all sums fit into 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def order_model(
     counted_bytes = storages.size * is_counted[storages.arena]
     rows = zip(counted_bytes.tolist(), storages.arena.tolist(), strict=True)
     aligned = [-(-size // alignment[arena]) * alignment[arena] for size, arena in rows]
-    if sum(aligned) >= LARGEST:
+    if sum(aligned) >= MAX_TOTAL_BYTES:
         return None
     order = timeline.node_at[timeline.node_at >= 0].tolist()
     touches, tensor_counts = _touches(liveness)
@@ -160,7 +160,7 @@ def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
-    """Return node → touched storages, without persistent ones, and (node, storage) → touched tensors if over 1."""
+    """Return node → touched storages, without persistent ones; (node, storage) → number of touched tensors, if > 1."""
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate([np.repeat(np.arange(nodes), np.diff(ptr)) for ptr in (index.in_ptr, index.out_ptr)])
@@ -183,14 +183,14 @@ def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...],
     All nodes between the first and the last node of a scope are in one unit, so that dependencies have no cycle.
     """
     scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in order]
-    ends = {scope: at for at, scope in enumerate(scopes) if scope}
+    last_of_scope = {scope: position for position, scope in enumerate(scopes) if scope}
     unit_of = np.full(len(timeline.index.node_ids), -1, np.int64)
     units: list[list[int]] = []
-    until = -1
-    for at, (node, scope) in enumerate(zip(order, scopes, strict=True)):
-        if at > until:
+    last = -1  # last position of the current unit so far
+    for position, (node, scope) in enumerate(zip(order, scopes, strict=True)):
+        if position > last:
             units.append([])
-        until = max(until, ends.get(scope, -1))
+        last = max(last, last_of_scope.get(scope, -1))
         units[-1].append(node)
         unit_of[node] = len(units) - 1
     return tuple(map(tuple, units)), unit_of
@@ -240,14 +240,16 @@ def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterato
     The last nodes have no successor in their section, and the first nodes have no predecessor in theirs. The gradients
     of results form a section of their own, because they exist when the backward pass begins.
     """
-    runs = [list(run) for _, run in groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))]
-    run_of = np.full(len(nodes), -1, np.int64)
-    for number, run in enumerate(runs):
-        run_of[run] = number
-    precedes, follows = (set(column) for column in edges[run_of[edges[:, 0]] == run_of[edges[:, 1]]].T.tolist())
-    for run, next_run in pairwise(runs):
-        firsts = [k for k in next_run if k not in follows]
-        yield from ((k, first) for k in run if k not in precedes for first in firsts)
+    phases = groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))
+    sections = [list(section) for _, section in phases]
+    section_of = np.full(len(nodes), -1, np.int64)
+    for number, section in enumerate(sections):
+        section_of[section] = number
+    inner_edges = edges[section_of[edges[:, 0]] == section_of[edges[:, 1]]]
+    has_successor, has_predecessor = (set(column) for column in inner_edges.T.tolist())
+    for section, next_section in pairwise(sections):
+        firsts = [k for k in next_section if k not in has_predecessor]
+        yield from ((k, first) for k in section if k not in has_successor for first in firsts)
 
 
 def _candidates(

@@ -18,16 +18,16 @@ import numpy as np
 
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
-from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
-from tmmu_core.fitting.order.order_memory import eager, late, measure
+from tmmu_core.fitting.order.order_exact import OrderStates, beam_search, best_first_search
+from tmmu_core.fitting.order.order_memory import allocate_late, free_early, measure
 from tmmu_core.fitting.order.order_model import I64, OrderModel, order_model
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Progress
 
-SEARCHED_UP_TO = 2_500  # maximum number of units for which beam and best-first search run
-SMALL = 400  # maximum number of units of a small model
+MAX_SEARCHED_UNITS = 2_500  # maximum number of units for which beam and best-first search run
+MAX_SMALL_UNITS = 400  # maximum number of units of a small model
 PROOF_BUDGET_OF_SMALL = 600_000  # maximum number of expansions of the best-first search for a small model
 PROOF_BUDGET = 150_000  # the same for other models
 SHORT_BUDGET = 4_000  # the same if the lower bound exceeds the goal
@@ -67,13 +67,13 @@ def best_order(
     """
     watch = Watch(report)
     if budget is None:
-        budget = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF_BUDGET
+        budget = PROOF_BUDGET_OF_SMALL if len(model) <= MAX_SMALL_UNITS else PROOF_BUDGET
     initial = np.arange(len(model), dtype=np.int64)
     peak = int(measure(model, initial).sum())
     best = Ordered(model, initial, peak, peak, "given", {"given": peak})
     if not len(model):
         return best
-    states = OrderStates(model) if len(model) <= SEARCHED_UP_TO and goal != 0 else None
+    states = OrderStates(model) if len(model) <= MAX_SEARCHED_UNITS and goal != 0 else None
     floor = states.lower_bound() if states is not None else ()
     best.bound = int(model.constant.sum()) + sum(floor)
     for name, order in _initial_orders(model, initial):
@@ -83,14 +83,14 @@ def best_order(
     start, method = best.order, best.method
     for name, order in (
         ("hills", hill_valley_order(model, start)),
-        ("late", late(model, start)),
-        ("early", eager(model, start)),
+        ("late", allocate_late(model, start)),
+        ("early", free_early(model, start)),
     ):
         best.record(f"{method}, {name}", order)
     if states is None or (goal is not None and best.peak <= goal):
         return best
     if best.peak > best.bound and watch("beam"):
-        found = beam(states, best.peak, lambda: watch("beam"))
+        found = beam_search(states, best.peak, lambda: watch("beam"))
         if found is not None:
             best.record("beam", found)
     if goal is not None and best.bound > goal:
@@ -108,7 +108,7 @@ def best_order(
 def _initial_orders(model: OrderModel, initial: I64) -> Iterator[tuple[str, I64]]:
     yield from baselines(model)
     yield "hills", hill_valley_order(model, initial)
-    yield "early and late", eager(model, late(model, initial))
+    yield "early and late", free_early(model, allocate_late(model, initial))
 
 
 @dataclass
@@ -189,9 +189,9 @@ def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list
             pending.add(unit)
             continue
         needed = [unit]
-        for each in needed:
-            needed += pending.intersection(model.predecessors[each])
+        for reader in needed:  # the loop appends to the list
+            needed += pending.intersection(model.predecessors[reader])
             pending.difference_update(needed)
-        order += sorted(needed, key=lambda each: (each == unit, position[each]))
-    peak, initial_peak = (measure(model, np.array(each, np.int64)).sum() for each in (order, units))
+        order += sorted(needed, key=lambda other: (other == unit, position[other]))
+    peak, initial_peak = (measure(model, np.array(sequence, np.int64)).sum() for sequence in (order, units))
     return order if peak <= initial_peak else units

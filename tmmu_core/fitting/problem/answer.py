@@ -89,11 +89,11 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
     They are not recomputed, nor are operators without a known cost.
     """
     index, sizes = timeline.index, bytes_of_tensors(timeline).tolist()
-    of_node = graph_flops(index)
+    flops = graph_flops(index)
     found: dict[str, UnknownOperator] = {}
     for k, node in enumerate(timeline.graph.nodes):
         operator = operator_of(node.instr)
-        has_no_cost = of_node[k] is None and operator.can_recompute and not operator.is_gradient and not node.scope
+        has_no_cost = flops[k] is None and operator.can_recompute and not operator.is_gradient and not node.scope
         if (operator.is_unknown and kinds & {"order", "recompute"}) or (has_no_cost and "recompute" in kinds):
             output_bytes = sum(sizes[i] for i in index.outputs_of(k).tolist() if index.base[i] < 0)
             known = found.get(node.instr, UnknownOperator(node.instr, 0, 0))

@@ -1,7 +1,7 @@
 """Lower bounds of all plans that the allowed moves can reach: a bound above the capacity proves that no plan fits.
 
 * **Step**: all inputs and outputs of a node are live when it runs, with any moves. If the output can reuse an input,
-  the reused bytes are counted once. A second bound is then the step before, at which all inputs are live.
+  the reused bytes are counted once. A second bound counts the inputs, which are all live one step earlier.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. Others, if no move can drop them, are live from first to last use.
 * **Order**: without recomputation and offload, the bound of the order search is valid as well. If order and in-place
@@ -83,8 +83,8 @@ def lower_bound(
 def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
     """Return the bound raised to ``needs``: arena → bytes that all orders need."""
     why = "every order has at least this many live bytes at some step"
-    pairs = ((each, ArenaBound(each.arena, needs.get(each.arena, 0), "", (), why)) for each in bound.arenas)
-    return LowerBound(tuple(max(pair, key=lambda each: each.bytes) for pair in pairs))
+    pairs = ((old, ArenaBound(old.arena, needs.get(old.arena, 0), "", (), why)) for old in bound.arenas)
+    return LowerBound(tuple(max(pair, key=lambda bound: bound.bytes) for pair in pairs))
 
 
 def _bounds_in_order(plan: Plan) -> Iterator[ArenaBound]:

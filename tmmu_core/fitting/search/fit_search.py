@@ -55,8 +55,8 @@ def fit(
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
-    if no plan found fits, search for the smallest plan; without a proof, it may fit. With a maximum cost, the first
-    search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
+    if no plan found fits, search for the smallest plan. It can fit if nothing proves the contrary. With a maximum cost,
+    the first search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
     _check(start, capacity, allowed)
@@ -232,12 +232,12 @@ class _FitSearch:
         Try to remove all, then the smaller half, and so on. A move that other moves depend on cannot be removed.
         """
         excess, moves = self.capacity.over(extents(self.start.plan)), self.best.moves[len(self.start.moves) :]
-        by_size = sorted(moves, key=lambda each: each.bytes)
+        by_size = sorted(moves, key=lambda move: move.bytes)
         small = [move.what for move in by_size if SMALL_DIVISOR * move.bytes < excess]
         count = min(len(small), len(moves) - 1)
         while count > 0:
             with suppress(ContractError):
-                candidate = plan_moves(self.start, tuple(each for each in moves if each.what not in small[:count]))
+                candidate = plan_moves(self.start, tuple(move for move in moves if move.what not in small[:count]))
                 if self.fits(candidate):
                     self.record(candidate)
                     self.best = candidate

@@ -111,37 +111,37 @@ def _largest_by_doubling(sizes: Dim, first: int, fit_at: Callable[[int], Fitted]
     return FittedSize(low, best)
 
 
-def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
-    """Return the graph at the size of the first graph plus ``steps``; every number is a polynomial of the size.
+def sized_graph(graphs: Sequence[Graph], increase: int) -> Graph | None:
+    """Return the graph at the size of the first graph plus ``increase``; every number is a polynomial of the size.
 
     ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Return ``None`` if they
     differ in more than integers, or if a number would be negative.
     """
     try:
-        return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
+        return msgspec.convert(_extrapolate(list(map(msgspec.to_builtins, graphs)), increase), type(graphs[0]))
     except ValueError:
         return None
 
 
-def _extended(values: list[Any], steps: int) -> Any:
+def _extrapolate(values: list[Any], increase: int) -> Any:
     first = values[0]
     if all(value == first for value in values):
         return first
     if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
-        return {key: _extended([value[key] for value in values], steps) for key in first}
+        return {key: _extrapolate([value[key] for value in values], increase) for key in first}
     if all(isinstance(value, list | tuple) and len(value) == len(first) for value in values):
-        return [_extended(list(parts), steps) for parts in zip(*values, strict=True)]
-    if not all(type(value) is int for value in values) or (number := _newton(values, steps)) < 0:
+        return [_extrapolate(list(parts), increase) for parts in zip(*values, strict=True)]
+    if not all(type(value) is int for value in values) or (number := _newton(values, increase)) < 0:
         raise ValueError
     return number
 
 
-def _newton(values: list[int], steps: int) -> int:
-    """Return the value at ``steps`` of the polynomial with ``values`` at 0, 1, …, by forward differences."""
+def _newton(values: list[int], increase: int) -> int:
+    """Return the value at ``increase`` of the polynomial with ``values`` at 0, 1, …, by forward differences."""
     number, binomial = 0, 1
     for k in range(len(values)):
         number += binomial * values[0]
-        binomial = binomial * (steps - k) // (k + 1)
+        binomial = binomial * (increase - k) // (k + 1)
         values = [second - first for first, second in pairwise(values)]
     return number
 
