@@ -17,8 +17,8 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import canonical as canonical_dtype
 from tmmu_core.graph.model import GRAPH_SCHEMA, HASHED_IN_PARAMS, Graph, Node, Tensor
 
-SlotRow = tuple[str, str, int]
-AddressRow = tuple[str, int, int]
+SlotRow = tuple[str, str, int]  # (tensor id, arena, slot)
+AddressRow = tuple[str, int, int]  # (arena, slot, offset)
 
 
 def encode(x: Any) -> bytes:

@@ -7,8 +7,7 @@
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-Each rule except **fixed** gives the weight of a clique in the conflict graph. Reserved bytes below this weight are
-added to it.
+Each rule except **fixed** gives a clique's weight in the conflict graph plus the reserved bytes below this weight.
 """
 
 from dataclasses import dataclass, replace

@@ -1,1 +1,1 @@
-"""Plans: the value, its hashes and figures, the engine, and analyses of finished plans."""
+"""Plans as values: their columns, hashes and figures, the engine that makes them, and analyses of finished plans."""

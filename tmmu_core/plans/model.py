@@ -82,8 +82,7 @@ class ArenaSummary:
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors that prove the lower bound of the cost: a sum of bounds, one per group, and of the penalties of
-    colocated pairs. ``None``: none."""
+    """Groups of tensors: their bounds and the penalties of colocated pairs sum to the lower bound. ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:

@@ -158,7 +158,8 @@ def reference_liveness(run: Run, declared: Iterable[str] | None = ()) -> Referen
         undeclared = min(((used, name) for name, used in arena.items() if used not in allowed), default=None)
         if undeclared is not None:
             used, name = undeclared
-            raise ArenaTooSmall(f"no arena {used} for {name}.", arena=used, capacity=0, required="unknown", tensor=name)
+            message = f"{name} needs the arena {used}, which is not declared."
+            raise ArenaTooSmall(message, arena=used, capacity=0, required="unknown", tensor=name)
     pairs: set[tuple[str, str]] = set()
     for name, tensor in sorted(run.tensors.items()):
         for other in sorted(tensor.must_not_alias):

@@ -133,9 +133,8 @@ def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:
 def refuse_past_64_bits(tensor: str, byte: int) -> None:
     """Raise ``AllocationOverflow`` if ``byte``, counted from the start of the tensor's storage, is past 2^64 − 1."""
     if byte > U64_MAX:
-        raise AllocationOverflow(
-            f"{tensor} reaches byte {byte}.", arena="unknown", offset=str(byte), size="unknown", tensor=tensor
-        )
+        message = f"{tensor} extends past byte 2^64 − 1."
+        raise AllocationOverflow(message, arena="unknown", offset=str(byte), size="unknown", tensor=tensor)
 
 
 def timeline_order(graph: Graph, mode: Mode, order: Sequence[str] | None) -> list[str]:

@@ -106,10 +106,7 @@ class Groups:
 
 
 def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
-    """Merge each view with its root, and the members of each alias group.
-
-    Raises ``InvalidIrShapes`` (reason ``view_of_nothing``) for a view whose root is not planned.
-    """
+    """Merge each view with its root, and each alias group. Raises ``InvalidIrShapes`` for an unplanned root."""
     names = dict.fromkeys(groups.leaders())
     for name in sorted(names):
         if run.root[name] not in names:  # the address of a view is the address of its root + offset
@@ -129,6 +126,8 @@ def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
     for name in sorted(offset):
         tensor, start = run.tensors[name], offset[name]
         if start % (tensor.alignment or 1) or start % itemsize(tensor.dtype):  # possible for a view of a view
-            raise AlignmentViolation(f"{name} has the offset {start}.", arena="unknown", tensor=name)
+            raise AlignmentViolation(
+                f"{name} is at byte {start} of its storage: misaligned.", arena="unknown", tensor=name
+            )
     for name in sorted(offset):
         refuse_past_64_bits(name, offset[name] + run.row_bytes[name])

@@ -46,7 +46,7 @@ ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 1
 storages that are live at a step with at least level / 16 of the target in live bytes."""
 MAX_WHOLE_STEPS = 16  # an attempt with all storages needs a mean live range of at most this many compressed steps
 MIN_NODES, NODES_PER_STORAGE = 64, (16, 5)
-"""Nodes of an attempt: ``MIN_NODES``, and these per 4 storages (peak only, all storages)."""
+"""Nodes of an attempt: ``MIN_NODES``, plus 16 per 4 storages (peak only) or 5 per 4 storages (all storages)."""
 InArena = Callable[[int], int]  # extent or bound of a part of an arena → that of the arena
 
 

@@ -98,8 +98,8 @@ class ComponentSearch:
     extent: int
     offset: list[int]
     variants: list[_Variant]  # empty if the model is too large to search
-    relaxed: _Variant | None
-    turn: int = 0
+    relaxed: _Variant | None  # the relaxation of :func:`search_models`, if any
+    turn: int = 0  # number of attempts of branch and bound
     is_open: bool = True  # whether more nodes may still lower the extent or raise the bound
 
     def __post_init__(self) -> None:
@@ -227,7 +227,7 @@ class _LnsRuns:
     def __post_init__(self) -> None:
         component, goal, self.grain = self.component, self.request.goal, self.component.variants[0].model.grain
         self.low = max(component.bound, component.variants[0].bound, goal // self.grain * self.grain)
-        self.done = 0
+        self.done = 0  # iterations of all runs
         self.schedule: Generator[Run, tuple[int, int], None] | None = None
 
     @property

@@ -112,24 +112,24 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     work[moves.PLACED_ORDER, : len(placed)] = placed
     progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
     conflicts = np.ascontiguousarray(conflicts[np.ix_(units, units)])
-    first_run, runs = section_runs(model, units, backwards)
-    noise = noise_of(moves.NOISE_PERIOD + max(count, MAX_UNITS))
-    state = moves.LnsState(unit, conflicts, first_run, runs, temperatures(), log_table_of(), noise, work, progress)
+    first_stretch, stretches = section_stretches(model, units, backwards)
+    constants = temperatures(), log_table_of(), noise_of(moves.NOISE_PERIOD + max(count, MAX_UNITS))
+    state = moves.LnsState(unit, conflicts, first_stretch, stretches, *constants, work, progress)
     fixed_ends = (fixed + max_height)[fixed >= 0]
     return LnsRun(state, units, step, fixed_ends, np.zeros(1, dtype=np.int64))
 
 
-def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
-    """Return ``(first, runs)``: rows ``first[u]:first[u + 1]`` are the runs of consecutive sections of unit u."""
+def section_stretches(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
+    """Return ``(first, stretches)``: rows ``first[u]:first[u + 1]`` are the consecutive sections of unit u."""
     begin = [0]
-    runs: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for u in units.tolist():
         sections = model.section[model.entry_of[u] : model.entry_of[u + 1]]
         sections = np.unique(model.sections - 1 - sections if backwards else sections)
         ends = np.flatnonzero(np.diff(sections) > 1)
-        runs += zip(sections[[0, *(ends + 1)]].tolist(), (sections[[*ends, -1]] + 1).tolist(), strict=True)
-        begin.append(len(runs))
-    return np.array(begin, dtype=np.int64), np.array(runs, dtype=np.int64).reshape(-1, 2)
+        stretches += zip(sections[[0, *(ends + 1)]].tolist(), (sections[[*ends, -1]] + 1).tolist(), strict=True)
+        begin.append(len(stretches))
+    return np.array(begin, dtype=np.int64), np.array(stretches, dtype=np.int64).reshape(-1, 2)
 
 
 def canonical_direction(model: Model, tables: Tables) -> tuple[I64, I64, I64, bool]:

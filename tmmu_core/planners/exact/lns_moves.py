@@ -17,7 +17,7 @@ every machine. Cost of an iteration: O(n + sections of all lifetimes) per reinse
 ``native/lns.c``; both forms draw the same numbers and give the same result.
 """
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -52,8 +52,8 @@ class LnsState(NamedTuple):
     """(n, 10): five keys up to 2^20 for the order of reinsertion, greatest first (area, bytes, sections,
     SCALE − begin, end); begin and end of the lifetime, scaled to ``SCALE``; size; alignment; fixed offset or −1."""
     conflicts: NDArray[np.uint8]  # (n, n): 1 if two units must not share bytes; also on the diagonal
-    first_run: I64  # (n + 1,): first row of each unit in ``run``
-    run: I64  # (r, 2): consecutive sections of a lifetime: the first, and the one after the last
+    first_stretch: I64  # (n + 1,): first row of each unit in ``stretch``
+    stretch: I64  # (r, 2): consecutive sections of a lifetime: the first, and the one after the last
     temperature: I64  # (STAGES + 1,): in units of ``WEIGHT``, times 2^10
     log_table: I64  # (1024,): −ln of (k + ½) / 1024, in 1/1024
     noise: NDArray[np.int32]
@@ -85,9 +85,8 @@ class Search:
         self.size, self.align, self.fixed = size.tolist(), align.tolist(), fixed.tolist()
         self.span = np.minimum(size * SCALE // capacity, SCALE)
         self.conflicts = [row.tobytes() for row in state.conflicts]
-        runs = [np.arange(begin, end) for begin, end in state.run.tolist()]
-        rows = zip(state.first_run[:-1].tolist(), state.first_run[1:].tolist(), strict=True)
-        self.sections = [np.concatenate(runs[a:b]) for a, b in rows]
+        stretches = [np.arange(begin, end) for begin, end in state.stretch.tolist()]
+        self.sections = [np.concatenate(stretches[a:b]) for a, b in pairwise(state.first_stretch.tolist())]
         self.weight: list[int] = state.work[WEIGHT, :-1].tolist()
         self.omitted: list[int] = state.work[OMITTED, : state.progress[OMITTED_COUNT]].tolist()
         self.packing = self.packed(state.work[PLACED_ORDER, : state.progress[PLACED_COUNT]].tolist())
@@ -108,7 +107,7 @@ class Search:
 
     def skyline(self, at: int) -> I64:
         """Return an array with the offset ``at`` for each section: the skyline before any unit is placed."""
-        return np.full(self.state.run.max(initial=0), at, np.int64)
+        return np.full(self.state.stretch.max(initial=0), at, np.int64)
 
     def packed(self, order: list[int]) -> Packing:
         """Return the packing of the units in this order."""

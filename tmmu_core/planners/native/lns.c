@@ -15,11 +15,11 @@ enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, 
 /* Rows of `proximity`; SCALE is the whole time or the capacity. LENGTH: three times the lifetime. SPAN: size.
    BOTTOM is −1 for omitted and fixed units. DISTANCE: weighted distance from the centre; −1 for removed units. */
 enum { FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE };
-enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION };
+enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION }; /* cells of `progress` */
 /* Cells of `target`: the centre of the removal, and the numbers of units to remove, to reinsert and to keep. */
 enum { CENTRE_TIME, CENTRE_BOTTOM, CENTRE_TOP, DESTROY_COUNT, UNPLACED_COUNT, KEPT_COUNT };
-enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };
-enum { BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER };
+enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };            /* rules that choose a gap */
+enum { BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER }; /* how placed units are sorted */
 enum { SCALE = 1024, STAGES = 1024, NOISE_PERIOD = 4096, SKIP_ONE_IN = 128, REWEIGHTINGS = 1000, REWEIGHT_DIVISOR = 64,
        SHORTFALL_SHARE = 384, UNREACHABLE = 0x7FFFFFFF };
 static const N TIME_FACTORS[3] = {48, 10, 144}, BYTE_FACTORS[3] = {60, 300, 20};
@@ -53,8 +53,8 @@ static inline N skyline_max(P p, I i)
 {
     const N *const skyline = p->skyline;
     N found = 0;
-    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
-        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+    for (I k = p->first_stretch[i]; k < p->first_stretch[i + 1]; k++)
+        for (I s = p->stretch[2 * k]; s < p->stretch[2 * k + 1]; s++)
             found = skyline[s] > found ? skyline[s] : found;
     return found;
 }
@@ -62,8 +62,8 @@ static inline N skyline_max(P p, I i)
 static inline void raise_skyline(P p, I i, I to)
 {
     N *const skyline = p->skyline;
-    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
-        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+    for (I k = p->first_stretch[i]; k < p->first_stretch[i + 1]; k++)
+        for (I s = p->stretch[2 * k]; s < p->stretch[2 * k + 1]; s++)
             skyline[s] = skyline[s] > (N)to ? skyline[s] : (N)to;
 }
 

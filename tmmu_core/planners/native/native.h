@@ -77,7 +77,7 @@ struct lns {
     I n, sections, noise_rows, capacity, iterations, mean_destroyed;
     const I *unit, *temperature, *log_table;
     const uint8_t *conflicts;
-    const I *first_run, *run;
+    const I *first_stretch, *stretch;
     const int32_t *noise; /* 2 rows of `noise_rows` */
     I *work;              /* (15, n + 1): OFFSET … KEY */
     int32_t *proximity;   /* (7, n): FIRST_TIME … DISTANCE */

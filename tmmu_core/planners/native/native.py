@@ -91,7 +91,7 @@ def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
 
 def destroy_and_repair(loops: ctypes.CDLL, **fields: Any) -> bool:
     """Return whether all units are placed; see :func:`tmmu_core.planners.exact.lns_moves.destroy_and_repair`."""
-    n, sections = len(fields["unit"]), int(fields["run"].max(initial=0))
+    n, sections = len(fields["unit"]), int(fields["stretch"].max(initial=0))
     scratch = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
     scratch["target"] = np.zeros(6, np.int64)
     call = call_of("lns", n=n, sections=sections, noise_rows=fields["noise"].shape[1], **scratch, **fields)

@@ -81,10 +81,7 @@ class Placement:
 def repair(
     model: ReuseModel, start: list[int], rounds: int, threshold: int, seed: int, bound: int = 0
 ) -> tuple[int, int, list[int]]:
-    """Return the best placement as (number of unplaced units, cost, offsets).
-
-    Stop if all units are placed at a cost of at most ``bound``. ``threshold`` is the acceptance threshold of round 0.
-    """
+    """Return the best (number of unplaced units, cost, offsets); stop if all are placed for at most ``bound``."""
     place, n = Placement(model, start), len(model)
     loops = library()
     if loops is None:

@@ -133,7 +133,7 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     """Return ``(bytes kept past the last forward use, bytes of all activations)``, the parts of the retention ratio.
 
     An activation is a planned tensor of role ``activation`` that is not a view. Its last forward use is the last step
-    at which a ``forward`` node reads it or a view of it; without one, its birth. Graph outputs do not count as kept.
+    at which a ``forward`` node reads it or a view of it; else its birth. Graph outputs do not count as kept.
     """
     timeline, index = liveness.timeline, liveness.timeline.index
     is_activation = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)

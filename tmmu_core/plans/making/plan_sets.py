@@ -189,8 +189,8 @@ def plan_ranks(
 ) -> RankPlans:
     """Plan every rank of ``graph`` under the request's shard spec.
 
-    The request's ``world_size`` must be the size of the mesh (the default). Its ``rank`` and the result of ``progress``
-    are ignored. ``over_limits``: see :func:`.engine.solve`. Planning and sharding errors name the first failing rank.
+    The request's ``world_size`` must be the size of the mesh (the default). The request's ``rank`` and the result of
+    ``progress`` are ignored. ``over_limits``: see :func:`.engine.solve`. Errors name the first failing rank.
     """
     sharding, request, ir_hash = _sharded(graph, request, 0)
     ranks_by_class: dict[tuple[int, ...], list[int]] = {}

@@ -166,8 +166,8 @@ def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | N
     """Return the arena configuration of a request, as it is hashed; ``None`` without one.
 
     An alignment, page size or capacity declares every arena in use, because a configuration must be complete.
-    ``in_use`` is the result of :func:`arenas_in_use`, if known. Raises its errors, and ``InvalidIrShapes`` (reason
-    ``unknown_arena``) for a capacity of an arena that is not in use.
+    ``in_use``: the result of :func:`arenas_in_use`, if known. Raises the errors of that function, and
+    ``InvalidIrShapes`` (reason ``unknown_arena``) for a capacity of an arena that is not in use.
     """
     declared = None if request.arenas is None else arena_fields(request.arenas)
     if request.but(arenas=None).has_no_arena_options and not graph.alignment:
