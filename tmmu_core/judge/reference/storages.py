@@ -126,8 +126,6 @@ def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
     for name in sorted(offset):
         tensor, start = run.tensors[name], offset[name]
         if start % (tensor.alignment or 1) or start % itemsize(tensor.dtype):  # possible for a view of a view
-            raise AlignmentViolation(
-                f"{name} is at byte {start} of its storage: misaligned.", arena="unknown", tensor=name
-            )
+            raise AlignmentViolation(f"{name} is at the misaligned byte {start}.", arena="unknown", tensor=name)
     for name in sorted(offset):
         refuse_past_64_bits(name, offset[name] + run.row_bytes[name])
