@@ -168,9 +168,9 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         return
     entries = len(component.variants[0].model.section)
     allowed = min(request.budget, max(request.budget * FULL_BUDGET_ENTRIES**2 // entries**2, 1))
-    before = int(notes["nodes"])
+    before = int(notes["nodes"])  # nodes of earlier searches
     log.floor = component.floor
-    spent = attempts = 0
+    spent = attempts = 0  # nodes and attempts of this search
     patience = patient_until = PATIENCE // (len(component.variants[0].searcher.tables.neighbour) + 1)
     lns: _LnsRuns | None = None
     while not notes.get("interrupted"):

@@ -41,8 +41,8 @@ class Event(NamedTuple):
     old_low: int
     requested: int  # requested lower bound; alignment and fixed units may raise it further
     reason: tuple[int, int, int]
-    """``BY_UNIT``, the placed unit and the raised unit's height there; ``BY_HOLE``, the offset of the hole and its
-    level; ``BY_SECTION``, the section and its lowest unit; or ``BY_TWIN``, the twin and 0."""
+    """Kind, cause and detail: ``BY_UNIT``, the placed unit and the raised unit's height there; ``BY_HOLE``, the offset
+    of the hole and its level; ``BY_SECTION``, the section and its lowest unit; or ``BY_TWIN``, the twin and 0."""
 
 
 class Propagation:
@@ -80,7 +80,7 @@ class Propagation:
         self.hole: dict[int, tuple[int, int]] = {}  # unit in ``holes`` → offset and level of its hole
         self.filled: list[tuple[int, tuple[int, int]]] = []  # filled holes, as ``(unit, hole)``
         self.conflict = (NO_CANDIDATE, -1, -1)
-        """Kind and operands: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the
+        """Kind, cause, detail: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the
         section; ``HOLE_UNFILLED``, the unit; ``DOMINATED``, the unit and the smaller one below it; ``NO_CANDIDATE``."""
         self.nogood: set[int] = set()  # levels that the current conflict depends on
 
@@ -153,9 +153,9 @@ class Propagation:
         self.changed.setdefault(u, old)
         return True
 
-    def fail(self, kind: int, one: int, two: int) -> bool:
+    def fail(self, kind: int, cause: int, detail: int) -> bool:
         """Record a conflict and return ``False``."""
-        self.conflict = kind, one, two
+        self.conflict = kind, cause, detail
         return False
 
     def propagate(self) -> bool:
@@ -182,8 +182,8 @@ class Propagation:
 
     def _may_propagate(self, s: int, old: int) -> bool:
         """Return whether a raise from ``old`` can change the two lowest units of ``s``, or one of them is placed."""
-        one, two = self.two_lowest[s]
-        return two < 0 or old <= self.low[two] or any(self.placed_since[u] is not None for u in (one, two))
+        lowest, second = self.two_lowest[s]
+        return second < 0 or old <= self.low[second] or any(self.placed_since[u] is not None for u in (lowest, second))
 
     def _propagate_section(self, s: int) -> bool:
         """Check the section bound. If only one unit can be the lowest, raise the others above its end."""
@@ -225,7 +225,7 @@ class Propagation:
         self.claims = [0] * self.count  # per unit, the claimed lower bound of its offset; 0: no claim
         self.low_then = list(self.low)  # per unit, its lower bound before the event that is being read
         self._claim_conflict()
-        for now, (u, old_low, requested, (kind, one, two)) in reversed([*enumerate(self.events)]):
+        for now, (u, old_low, requested, (kind, cause, detail)) in reversed([*enumerate(self.events)]):
             need = self.claims[u]
             self.low_then[u] = old_low
             if need <= old_low:
@@ -233,14 +233,14 @@ class Propagation:
             self.claims[u] = 0
             need = min(need, requested)
             if kind == BY_UNIT:
-                self._add_level(self.level_of[one])
-                self._claim(u, self.low[one] - two + 1)
+                self._add_level(self.level_of[cause])
+                self._claim(u, self.low[cause] - detail + 1)
             elif kind == BY_HOLE:
-                self._explain_hole(u, (one, two), need, now)
+                self._explain_hole(u, (cause, detail), need, now)
             elif kind == BY_TWIN:
-                self._claim(one, need - self.max_height[one])
+                self._claim(cause, need - self.max_height[cause])
             else:
-                self._explain_section(one, two, need, now)
+                self._explain_section(cause, detail, need, now)
 
     def _add_level(self, level: int) -> None:
         if level >= 0:
@@ -251,18 +251,18 @@ class Propagation:
 
     def _claim_conflict(self) -> None:
         """Add the claims that the conflict contradicts."""
-        kind, one, two = self.conflict
+        kind, cause, detail = self.conflict
         if kind == OFFSET_TOO_HIGH:
-            self._claim(one, two)
+            self._claim(cause, detail)
         elif kind == SECTION_TOO_FULL:
-            for e in self.order[self.first[one] : self.first[one] + self.open_units[one]]:
-                self._claim(self.owner[e], self.ceiling[one] - self.open_bytes[one] + 1)
+            for e in self.order[self.first[cause] : self.first[cause] + self.open_units[cause]]:
+                self._claim(self.owner[e], self.ceiling[cause] - self.open_bytes[cause] + 1)
         elif kind == HOLE_UNFILLED:
-            self._explain_hole(one, self.hole[one], FAR, len(self.events))
+            self._explain_hole(cause, self.hole[cause], FAR, len(self.events))
         elif kind == DOMINATED:
-            self._add_level(self.level_of[two])
-            self._claim(one, self.low[one])
-            self._claim(two, self.low[two])
+            self._add_level(self.level_of[detail])
+            self._claim(cause, self.low[cause])
+            self._claim(detail, self.low[detail])
 
     def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
         """Add claims that prove: every unit that can fill the hole (offset, level) ends at ``need`` or above.
