@@ -139,12 +139,8 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
     while True:
         offset, begin = np.full(len(cols), -1, np.int64), np.zeros(4 * leaves, np.int64)
         tables |= {name: np.zeros(4 * leaves, np.int32) for name in ("count", "room")}
-        tables |= {
-            "offset": offset,
-            "begin": begin,
-            "starts": np.empty(rows, np.int64),
-            "ends": np.empty(rows, np.int64),
-        }
+        tables |= {name: np.empty(rows, np.int64) for name in ("starts", "ends")}
+        tables |= {"offset": offset, "begin": begin}
         call = native.call_of("tree", n=len(cols), leaves=leaves, tightest=tightest, pool=rows, **tables)
         if native.run(loops, "tree", call):
             return offset.tolist()

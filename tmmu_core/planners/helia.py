@@ -89,6 +89,8 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[
 
 
 class _Placing:
+    """The regions and blocks of a placement in progress."""
+
     def __init__(self, problem: Problem, facts: Sequence[Facts], platform: Platform) -> None:
         self.problem, self.facts, self.platform = problem, facts, platform
         self.memory = {memory.name: memory for memory in platform.memories}
@@ -100,6 +102,7 @@ class _Placing:
         """Storages of ``must_not_alias``; their blocks are never freed."""
 
     def place(self, i: int) -> None:
+        """Place storage ``i`` in the first of its candidate memories that has room, or raise ``ArenaTooSmall``."""
         role, (decider, candidates) = self.facts[i].role, self._candidates(i)
         reasons: list[str] = []
         for memory, source, is_requested in candidates:

@@ -76,11 +76,8 @@ def certificates(
         bounds = [_bound_of_storages(blocks, largest, -1)]
         if number not in blocks.sharing_arenas:
             peak, _ = live_peak(blocks.birth[in_arena], blocks.death[in_arena], blocks.size[in_arena])
-            bounds = [
-                _witness_bound(blocks, in_arena, arena),
-                _bound_of_storages(blocks, blocks.live_at(in_arena, peak), peak),
-                *bounds,
-            ]
+            at_peak = _bound_of_storages(blocks, blocks.live_at(in_arena, peak), peak)
+            bounds = [_witness_bound(blocks, in_arena, arena), at_peak, *bounds]
         bounds += _pin_bounds(plan, number)
         found.append(certificate(arena, *bounds, cost_bound=costs.bound_of(number)))
     return tuple(found)

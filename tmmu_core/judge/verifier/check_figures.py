@@ -148,6 +148,7 @@ def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Findin
 
 
 def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[str]:
+    """Yield a text for each fault of the witness of arena ``number``, or of the lower bound that it should prove."""
     plan, step = facts.plan, arena.witness_step
     storages = [int(plan.storage[plan.row_of[name]]) for name in arena.witness if name in plan.row_of]
     if len(set(storages)) < len(arena.witness) or any(facts.arena[s] != number for s in storages):

@@ -265,13 +265,11 @@ class Search:
             for own_size, other_size, cost in between:
                 part += cost * ((low[:, None] < high + other_size) & (high < low[:, None] + own_size))
         ends = [model.capacity - int(model.size[u]) for u in units]
-        self.is_mirrored = all(
-            at == [end - x for x in reversed(at)] for at, end in zip(candidates, ends, strict=True)
-        ) and all(
-            (own_size, other_size) == (model.size[a], model.size[b])
-            for (a, b), between in edges.items()
-            for own_size, other_size, _ in between
+        has_whole_edges = all(
+            (own, other) == (model.size[a], model.size[b]) for (a, b), rows in edges.items() for own, other, _ in rows
         )
+        mirrored = [[end - x for x in reversed(at)] for at, end in zip(candidates, ends, strict=True)]
+        self.is_mirrored = has_whole_edges and candidates == mirrored
         """Whether each placement has a mirror image of equal cost, so that half of the first unit's offsets suffice."""
         self.least = [0] * (self.units + 1)  # least cost of the units from each position on
 
@@ -305,6 +303,7 @@ class Search:
         self._place(first, 0, np.zeros(self.total, np.int64), first, self._limit(first))
 
     def _place(self, k: int, paid: int, costs: I64, first: int, limit: int) -> None:
+        """Try the offsets of unit ``k``, cheapest first; ``costs``: cost of each offset with the units before."""
         if k == self.units:
             self.best, self.found = paid, list(self.trail)
             return

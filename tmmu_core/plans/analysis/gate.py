@@ -138,6 +138,7 @@ def _option_text(value: Any) -> str:
 
 
 def _check(plan: Plan, limit: Limit) -> Check:
+    """Return the check of a limit that is not a growth. Raises ``UnreadableInput`` for an unknown arena."""
     chosen = plan.arenas if limit.arena == ALL else [a for a in plan.arenas if a.name == limit.arena]
     if limit.arena != ALL and not chosen:
         hint = strict.closest_hint(limit.arena, plan.arena_of)

@@ -54,10 +54,8 @@ def plan_problem(
         problems = [replace(p, capacity=UNLIMITED) if over_limits else p for p in instance.problems]
         packings = _packings(problems, planner, options, meter)
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
-    arenas = [
-        replace(packed, extent=max(packed.extent, reserved or 0))
-        for packed in map(packed_arena, instance.problems, packings)
-    ]
+    packed_arenas = map(packed_arena, instance.problems, packings)
+    arenas = [replace(packed, extent=max(packed.extent, reserved or 0)) for packed in packed_arenas]
     columns = _columns(arenas, instance)
     steps = int(columns["death"].max(initial=1))
     summaries = [summarise(packed, steps) for packed in arenas]
