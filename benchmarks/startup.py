@@ -1,7 +1,7 @@
 """Measure the start of commands: ``python -m benchmarks.startup [--tmmu PROGRAM]``.
 
 It writes a section of ``docs/measured/performance.md``. Each command runs in a separate process, in turn with
-``python -c pass``, and its time is divided by the time of that. The minimum of all rounds is used, because other work
+``python -c pass``; the section has the ratio of their times. The minimum of all rounds is used, because other work
 disturbed it least. ``--tmmu`` measures the program of another environment.
 """
 

@@ -7,7 +7,8 @@
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-Each rule except **fixed** gives a clique's weight in the conflict graph plus the reserved bytes below this weight.
+Each rule except **fixed** gives the weight of a clique in the conflict graph. The sizes of a witness, plus the reserved
+bytes below their sum, are a bound too.
 """
 
 from dataclasses import dataclass, replace
