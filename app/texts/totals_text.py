@@ -106,10 +106,11 @@ def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
 
 def distinct_settings(plan: Plan, other: Plan) -> str:
     """Return the planner of a plan, and mode, preset, rank and "one memory" where they differ from ``other``."""
-    distinct = [getattr(plan, name) for name in ("mode", "preset") if getattr(plan, name) != getattr(other, name)]
+    fields = ("mode", "preset")
+    distinct = [f"{name} {getattr(plan, name)}" for name in fields if getattr(plan, name) != getattr(other, name)]
     distinct += [f"rank {plan.rank:,}"] if plan.world_size != other.world_size and plan.world_size > 1 else []
     distinct += ["in one memory"] if ONE_MEMORY in plan.arena_of.keys() - other.arena_of.keys() else []
-    return " ".join([plan.planner, *distinct])
+    return ", ".join([plan.planner, *distinct])
 
 
 def main_arena(plan: Plan) -> str:

@@ -87,12 +87,13 @@ def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
 
 
 def _short(pair: str) -> str:
-    """Return ``activations=8 MiB`` for ``activations=8388608``. A size that would be rounded is not changed."""
+    """Return ``activations=8 MiB`` for ``activations=8388608``; exact bytes for a size that would be rounded."""
     name, _, size = pair.rpartition("=")
+    text = numbers.exact_bytes(int(size))
     with suppress(ValueError):  # 2^64 − 1 bytes are rounded to 16 EiB, which is over the maximum
         if parse_bytes(short := numbers.round_bytes(int(size))) == int(size):
-            size = short
-    return f"{name}{'=' * bool(name)}{size}"
+            text = short
+    return f"{name}{'=' * bool(name)}{text}"
 
 
 def _menu(

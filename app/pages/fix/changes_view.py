@@ -280,7 +280,7 @@ def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:
         note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
     st.html(markup.heading("Savings of single changes", note))
     if not ranking.moves:
-        hint = "With a memory limit, the page searches combinations of changes."
+        hint = "A combination of changes may: if a memory limit is set, the page searches combinations."
         st.html(markup.empty("No single change saves memory", hint))
         return
     table = pd.DataFrame(

@@ -526,7 +526,7 @@ def test_comparison_outlines_differences(draw: Draw) -> None:
     moved = (FOUR[0], ("b", "activations", 1, 1536, 2048, 1, 4), *FOUR[2:])
     page = draw(plan_of(moved), baseline=plan_of(), view="map", colour="change", arena="activations")
     assert "1 of 1 changed tensors outlined" in page.locator(".status").inner_text()
-    assert legend_of(page)[-4:-2] == ["live bytes of the baseline", "place in the baseline"]
+    assert legend_of(page)[-5:-3] == ["live bytes of the baseline", "place in the baseline"]
     assert page.evaluate("() => [...charts[0].scene.otherSum.live]") == [1024, 3072, 2560, 2048]
     assert colour_at(page, *pixel(page, "a"))[:3] == (0xA8, 0xAD, 0xB5)
     assert colour_at(page, *pixel(page, "b"))[:3] == (0x00, 0x72, 0xB2)
