@@ -81,7 +81,7 @@ def _pictures(shown: Shown) -> None:
         first = names.index(totals_text.main_arena(plan))
         arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
         width, height = (
-            st.number_input(side.capitalize(), MIN_SIDE, MAX_SIDE, size, key=f"w.picture.{side}", width=115)
+            st.number_input(f"{side.capitalize()} (px)", MIN_SIDE, MAX_SIDE, size, key=f"w.picture.{side}", width=115)
             for side, size in (("width", WIDTH), ("height", HEIGHT))
         )
         theme = st.selectbox("Theme", list(LOOKS), key="w.picture.theme", width=95)

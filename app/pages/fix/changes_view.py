@@ -244,11 +244,11 @@ MOST_LISTED = 40
 def draw_moves(moves: Sequence[Move]) -> None:
     """Draw the changes that led to a plan, in the order in which they were applied."""
     head, rows = ("change", "saved", "extra FLOPs", "transferred", "details · why it is allowed"), []
-    for k, move in enumerate(moves, 1):
+    for move in moves:
         flops, moved_bytes = move.cost.extra_flops, move.cost.moved_bytes
         costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
         details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
-        saved = numbers.short_bytes(move.bytes) if move.bytes or k == len(moves) else "with the next"
+        saved = numbers.short_bytes(move.bytes) if move.bytes or len(moves) == 1 else "with the others"
         rows.append([markup.esc(move.kind), saved, *costs, details])
     shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without empty columns
     cells = [[row[k] for k in shown] for row in rows]

@@ -193,10 +193,10 @@ def legend_of(page: Page) -> list[str]:
 def test_legend_has_the_colours_of_shown_arenas(draw: Draw) -> None:
     weights = tuple((f"w{k}", "parameters", k, 4096 * k, 4096, 0, 4) for k in range(5))
     page = draw(plan_of((*FOUR[:3], *weights)), view="slots", arena="activations")
-    assert legend_of(page)[1:] == ["0", "1", "slot free", "arena size", "lower bound"]
+    assert legend_of(page)[1:] == ["0", "1", "slot free", "arena size", "lower bound", "▼ peak"]
     page.evaluate("() => charts[0].choose('arena', null)")
     settle(page)
-    assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free", "arena size", "lower bound"]
+    assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free", "arena size", "lower bound", "▼ peak"]
     assert page.evaluate("() => charts[0].scene.stripArena.name") == "all arenas"
     page = draw(plan_of(constraints=Constraints(reserved={"parameters": ((0, 64),)})), view="map")
     assert "reserved" in legend_of(page)
@@ -526,7 +526,7 @@ def test_comparison_outlines_differences(draw: Draw) -> None:
     moved = (FOUR[0], ("b", "activations", 1, 1536, 2048, 1, 4), *FOUR[2:])
     page = draw(plan_of(moved), baseline=plan_of(), view="map", colour="change", arena="activations")
     assert "1 of 1 changed tensors outlined" in page.locator(".status").inner_text()
-    assert legend_of(page)[-5:-3] == ["live bytes of the baseline", "place in the baseline"]
+    assert legend_of(page)[-6:-4] == ["live bytes of the baseline", "place in the baseline"]
     assert page.evaluate("() => [...charts[0].scene.otherSum.live]") == [1024, 3072, 2560, 2048]
     assert colour_at(page, *pixel(page, "a"))[:3] == (0xA8, 0xAD, 0xB5)
     assert colour_at(page, *pixel(page, "b"))[:3] == (0x00, 0x72, 0xB2)

@@ -79,6 +79,7 @@ export function legendOf({ plan, other, shown, colouring, scene, strip, isCandid
     if (hasLimit) lines.push(["dashed", "limit"]);
   }
   for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
+  if (scene.stripArena) entry("", "▼ peak");
   return items;
 }
 
