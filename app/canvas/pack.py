@@ -92,7 +92,7 @@ def pack_plan(
         rows = (comparison.right_row, comparison.left_row)
         for spec, own, other in zip(plans, rows, reversed(rows), strict=True):
             has_row = own >= 0
-            twin, changes = np.zeros((2, int(has_row.sum())), np.int64)
+            twin, changes = np.zeros((2, int(has_row.sum())), np.int64)  # see Columns in columns.js
             twin[own[has_row]], changes[own[has_row]] = other[has_row] + 1, comparison.kinds[has_row]
             spec["arrays"] |= {"twin": arrays.add(twin), "changes": arrays.add(changes)}
     body = b"".join(arrays.chunks)
@@ -119,7 +119,8 @@ def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
     needle = text.translate(fold)
     nodes = np.array([needle in name.translate(fold) for name in _nodes(plan)], np.bool_)
     ids = np.array([needle in tensor_id.translate(fold) for tensor_id in plan.tensor_ids], np.bool_)
-    return ids | (nodes[plan.birth] & (plan.held_until - plan.birth < plan.steps) if plan.steps else ids)
+    is_produced = plan.held_until - plan.birth < plan.steps  # no node writes a row that is live at every step
+    return ids | (nodes[plan.birth] & is_produced) if plan.steps else ids
 
 
 def _nodes(plan: Plan) -> list[str]:
@@ -127,7 +128,7 @@ def _nodes(plan: Plan) -> list[str]:
     return named + [""] * (plan.steps - len(named))
 
 
-def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
+def drawn_plan(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
     """Return ``(plan to draw, steps)``. Drawn step k begins at step ``steps[k]`` of ``plan``; ``None``: equal steps.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
@@ -152,8 +153,8 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
 
 
 def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origin) -> dict[str, Any]:
-    """Pack a plan and return its part of the header. ``other``: see ``beside`` of :func:`picture_of`."""
-    plan, events = picture_of(original, other)
+    """Pack a plan and return its part of the header. ``other``: see ``beside`` of :func:`drawn_plan`."""
+    plan, events = drawn_plan(original, other)
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
     shapes = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
     tables = {

@@ -120,10 +120,7 @@ PLANNING.append(_parameter("no_run", NO_RUN))
 
 
 def read_option(name: str, text: str | list[str]) -> Any:
-    """Return the value of the field ``name`` of a request; ``text``: its option's value, which may be a file name.
-
-    Raises :class:`UsageError` for an invalid value, ``UnreadableInput`` for an unreadable file.
-    """
+    """Return the value of the planning option for the field ``name``. Raises ``UsageError`` or ``UnreadableInput``."""
     spec = OPTION_SPECS[name]
     try:
         if isinstance(text, list):

@@ -89,8 +89,8 @@ function onDrag(event) {
 /** Entry point of the Streamlit component. The listeners are added once per page load. */
 export default function begin({ setTriggerValue }) {
   send = setTriggerValue;
-  if (window.history.tmmuSteps) return;
-  window.history.tmmuSteps = true;
+  if (window.history.tmmuListens) return;
+  window.history.tmmuListens = true;
   const push = window.history.pushState.bind(window.history), replace = window.history.replaceState.bind(window.history);
   let update = null;
   const scheduleUpdate = () => {

@@ -17,7 +17,7 @@ def arena(shown: Shown) -> str:
     return chosen if chosen in shown.plan.arena_of else main_arena(shown.plan)
 
 
-def drawn(plan: Plan, default: str = "") -> str | None:
+def drawn_arena(plan: Plan, default: str = "") -> str | None:
     """Return the chosen arena, else ``default`` or the main arena. ``None``: all are chosen, or the plan has none."""
     chosen = state.choice().arena
     if chosen == ALL_ARENAS:
@@ -26,11 +26,11 @@ def drawn(plan: Plan, default: str = "") -> str | None:
 
 
 def follow_selection(plan: Plan, default: str = "") -> str | None:
-    """Choose the selected tensor's arena if none is chosen and the drawn one lacks the tensor. Return :func:`drawn`."""
-    row, shown = plan.row_of.get(state.choice().selected), drawn(plan, default)
+    """Choose the selected tensor's arena if no arena is chosen and the drawn one lacks it. Return the drawn arena."""
+    row, shown = plan.row_of.get(state.choice().selected), drawn_arena(plan, default)
     if row is not None and not state.choice().arena and (name := plan.arenas[plan.arena[row]].name) != shown:
         state.choose(arena=name)
-    return drawn(plan, default)
+    return drawn_arena(plan, default)
 
 
 @memoized
@@ -40,7 +40,7 @@ def peak_step(shown: Shown, arena_name: str | None) -> int:
 
 
 @memoized
-def _worst_step(shown: Shown, arena_name: str) -> int:
+def _most_fragmented_step(shown: Shown, arena_name: str) -> int:
     return waste_ledger(shown.plan, arena_name).worst_step
 
 
@@ -50,5 +50,5 @@ def step_of(shown: Shown) -> int:
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen
     if state.choice().tab == "fragmentation":
-        return _worst_step(shown, arena(shown))
-    return peak_step(shown, drawn(shown.plan))
+        return _most_fragmented_step(shown, arena(shown))
+    return peak_step(shown, drawn_arena(shown.plan))

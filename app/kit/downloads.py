@@ -39,7 +39,7 @@ def command(shown: Shown, before_option: str = " ") -> str:
     """Return the command that plans again, or verifies a finished plan; ``before_option``: text before each option."""
     file = file_of(shown)
     if shown.opened.plan is not None:
-        return _line(["tmmu", "verify", file])
+        return _shell_command(["tmmu", "verify", file])
     parts = ["tmmu", "plan", file]
     request = _command_request(shown)
     for name, text in option_texts(request).items():
@@ -52,11 +52,11 @@ def command(shown: Shown, before_option: str = " ") -> str:
         else:
             parts += [spec.option, COMMAND_FILES.get(name, text)]
     stem = file_stem(shown.opened.name)
-    output = f"{stem}.plan.json"
-    return _line([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"], before_option)
+    output = f"{stem}.plan.json" if file != f"{stem}.plan.json" else f"{stem}.repeated.plan.json"
+    return _shell_command([*parts, "-o", output], before_option)
 
 
-def _line(parts: Sequence[str], before_option: str = " ") -> str:
+def _shell_command(parts: Sequence[str], before_option: str = " ") -> str:
     """Return the words as a shell command. Control and invisible characters are written as octal codes."""
     words = ""
     for part in parts:
@@ -109,7 +109,7 @@ def file_stem(name: str) -> str:
     return f"{stem}_" if _WINDOWS_DEVICE.fullmatch(stem) else stem or "plan"
 
 
-MOST_TENSORS = 2_000  # largest plan that is written into its model file
+MOST_TENSORS = 2_000  # maximum number of tensors of a plan that is offered as a part of its model file
 
 
 class Entry(NamedTuple):

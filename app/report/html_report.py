@@ -39,7 +39,7 @@ from tmmu_core.plans.making.make import better_than
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan
 
-ALIVE, CHANGED, FINDINGS = 120, 120, 40
+MOST_LIVE, MOST_CHANGED, MOST_FINDINGS = 120, 120, 40
 """Maximum number of rows of each table. The caption shows the total number of rows."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 PDF_SECONDS = 120
@@ -49,8 +49,8 @@ PDF_SECONDS = 120
 class ReviewSection:
     """The parts of a report that only the explorer writes."""
 
-    review: Any = None  # a ``Review`` of the session
-    moves: Sequence[Move] = ()  # of the page Fix
+    review: Any = None  # ``app.session.review.Review``, which this module must not import
+    moves: Sequence[Move] = ()  # changes that the page Fix made to the graph
     embedded: str = ""  # the review file as JSON, so that the report can be opened as a review
 
 
@@ -186,8 +186,8 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         "figure": pictures.ledger_figure(plan, ledger, sheet) if plan.steps else "",
         "at_peak": at_peak and [*at_peak, ("arena size", numbers.full_bytes(ledger.extent), "")],
         "peak": numbers.step(peak_step, plan.node_at(peak_step)),
-        "alive": _tensors(plan, alive[:ALIVE]),
-        "alive_shown": numbers.of(min(ALIVE, len(alive)), len(alive), "tensor"),
+        "alive": _tensors(plan, alive[:MOST_LIVE]),
+        "alive_shown": numbers.of(min(MOST_LIVE, len(alive)), len(alive), "tensor"),
         "changes": bool((ledger.live != ledger.live[:1]).any()),
     }
 
@@ -222,14 +222,14 @@ def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
             text = "valid plan, over its capacity"
         if verdict.warnings:
             text += ", " + numbers.count(len(verdict.warnings), "warning")
-        shown = [(finding.rule, finding.severity, finding.message) for finding in verdict.findings[:FINDINGS]]
+        shown = [(finding.rule, finding.severity, finding.message) for finding in verdict.findings[:MOST_FINDINGS]]
         caption = numbers.of(len(shown), len(verdict.findings), "finding")
         rows.append({"name": name, "ok": verdict.ok, "text": text, "findings": shown, "shown": caption})
     return rows
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
-    changed = list(islice(comparison.changes(), CHANGED))
+    changed = list(islice(comparison.changes(), MOST_CHANGED))
     return {
         "of": comparison,
         "sides": change_text.sides,

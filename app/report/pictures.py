@@ -132,10 +132,10 @@ def arena_picture(
         parts += [sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top]
         parts += [sheet.y_label(tick / top, numbers.short_bytes(tick)) for tick in numbers.ticks(top, 8)]
     else:
-        lanes_per_label = max(1, -(-top // max(1, height // 16)))  # rounded up
-        for lane in range(0, top, lanes_per_label):  # number of a slot, or of a tensor in order of first write
-            middle = (lane if kind == "slots" else top - 1 - lane) + 0.5
-            parts.append(sheet.y_label(middle / top, f"{lane:,}"))
+        lines_per_label = max(1, -(-top // max(1, height // 16)))  # rounded up
+        for line in range(0, top, lines_per_label):  # number of a slot, or of a tensor in order of first write
+            middle = (line if kind == "slots" else top - 1 - line) + 0.5
+            parts.append(sheet.y_label(middle / top, f"{line:,}"))
     parts += sheet.step_labels(plan, range(plan.steps))
     return sheet.picture(title, [*parts, f'<text x="{_LEFT}" y="{_TOP - 7}">{escape(title)}</text>'])
 

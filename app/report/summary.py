@@ -18,7 +18,7 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.runs import GrowthCauses, growth_causes
 
 LONGEST_NAME = 120  # characters, so that a comment is not too long
-BAR = 40  # characters of the longest bar
+LONGEST_BAR = 40  # characters
 
 
 def _rendered(template: str, **values: Any) -> str:
@@ -98,7 +98,7 @@ def gate_markdown(
         comparison = compare(before, after)
         counted = [(kind, comparison.totals[kind][0]) for kind in KINDS if comparison.totals[kind][0]]
         causes = [growth_causes(before, after, arena.name) for arena in comparison.arenas]
-        grown = [one for one in causes if one.grown_bytes or one.shares]
+        grown = [cause for cause in causes if cause.grown_bytes or cause.shares]
     return _rendered(
         "pull_request.md.j2",
         title=after.ir_name or "a graph",
@@ -109,8 +109,8 @@ def gate_markdown(
         warnings=warnings,
         before=before,
         counted=counted,
-        grown=sorted(grown, key=lambda one: (-one.grown_bytes, one.arena)),
-        largest=lambda one: sorted(one.shares, key=lambda share: (-abs(share.grown_bytes), share.tensor_id)),
+        grown=sorted(grown, key=lambda cause: (-cause.grown_bytes, cause.arena)),
+        largest=lambda cause: sorted(cause.shares, key=lambda share: (-abs(share.grown_bytes), share.tensor_id)),
         link=link,
     )
 
@@ -119,4 +119,6 @@ def _bars(after: Plan, before: Plan | None) -> list[str]:
     rows = [] if before is None else [("baseline", totals(before).extent_bytes)]
     rows += [("plan", totals(after).extent_bytes), ("lower bound", totals(after).lower_bound_bytes)]
     most = max(1, *(n for _, n in rows))
-    return [f"{name:<11}  {'█' * -(-n * BAR // most):<{BAR}}  {numbers.full_bytes(n)}" for name, n in rows]
+    return [
+        f"{name:<11}  {'█' * -(-n * LONGEST_BAR // most):<{LONGEST_BAR}}  {numbers.full_bytes(n)}" for name, n in rows
+    ]

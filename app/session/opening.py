@@ -116,10 +116,7 @@ def content_of(source: str) -> tuple[bytes, str]:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """Return ``(name, bytes)`` of a file; for a folder, of its PyTorch snapshots, else of its XLA modules.
-
-    Raises ``OSError`` and ``TmmuError``.
-    """
+    """Return ``(name, bytes)`` of a file, or of a folder's PyTorch snapshots, else XLA modules. Raises ``OSError``."""
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):

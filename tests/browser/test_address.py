@@ -40,7 +40,7 @@ def test_back_undoes_a_step_and_forward_repeats_it(visit: Visit) -> None:
 def follows(page: Page) -> None:
     """Wait until the page listens to changes of its address, which begins after it shows its content."""
     rest(page)
-    page.wait_for_function("() => window.history.tmmuSteps")  # a mere expression may not be run in a page of ours
+    page.wait_for_function("() => window.history.tmmuListens")  # a mere expression may not be run in a page of ours
 
 
 def test_back_leads_to_the_previous_page_with_its_selection(visit: Visit) -> None:

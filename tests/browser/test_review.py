@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 def drop(page: Page, file: Path, place: str = ".tm-headline") -> None:
     """Drop a file on an element of the page when its script has ended."""
     page.locator(place).first.wait_for()
-    page.wait_for_function("() => window.history.tmmuSteps")
+    page.wait_for_function("() => window.history.tmmuListens")
     rest(page)
     transfer = page.evaluate_handle(
         """([text, name]) => {

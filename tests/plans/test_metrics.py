@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.canvas.pack import pack_plan, picture_of
+from app.canvas.pack import drawn_plan, pack_plan
 from tests.plans.examples import ledger_plan, problem_of, solved, views_graph
 from tests.support.build import graph, node, tensor, view
 from tests.support.strategies import Case, plannable_cases
@@ -219,7 +219,7 @@ def test_resource_ledger_of_a_long_plan_ends_at_its_last_step() -> None:
 
 
 def test_picture_of_a_long_plan_has_a_column_per_event() -> None:
-    drawn, steps = picture_of(late())
+    drawn, steps = drawn_plan(late())
     assert steps is not None
     assert (drawn.steps, steps.tolist()) == (4, [0, 2**31, 2**40, LATE - 1, LATE])
     assert len(pack_plan(late()).data) < 10_000

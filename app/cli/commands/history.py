@@ -118,17 +118,13 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return ``(growth, changed settings)`` of each run from ``first`` on, since the previous run of its series.
-
-    Without such a run, the growth is 0, and the settings are compared with those of the branch's previous run.
-    """
-    latest_of_series: dict[tuple[str, ...], Run] = {}
-    latest_of_branch: dict[str, Run] = {}
+    """Return ``(growth since the previous run of its series, changed settings)`` of each run from ``first`` on."""
+    latest_of_series, latest_of_branch = dict[tuple[str, ...], Run](), dict[str, Run]()
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []
     for position, run in enumerate(runs):
         in_series = latest_of_series.get(run.series)
-        previous = in_series or latest_of_branch.get(run.branch)
+        previous = in_series or latest_of_branch.get(run.branch)  # a changed setting may begin a new series
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))

@@ -75,9 +75,9 @@ def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
     def read(text: str) -> Any:
         capacities = OPTION_SPECS["capacities"].read(text)
         known = planning.arenas_in_use(full.but(capacities=capacities), opened)
-        for name in [] if full.planner in PLANNERS and PLANNERS[full.planner].defines_arenas else capacities:
-            if known and name not in (ANY_ARENA, *known):
-                raise ValueError(f"The plan has no arena {name!r}. {strict.closest_hint(name, known)}")
+        unknown = next((name for name in capacities if name not in (ANY_ARENA, *known)), None) if known else None
+        if unknown is not None and not (full.planner in PLANNERS and PLANNERS[full.planner].defines_arenas):
+            raise ValueError(f"The plan has no arena {unknown!r}. {strict.closest_hint(unknown, known)}")
         return capacities
 
     hint = "Memory for all arenas, such as 8MiB; limits of arenas: activations=8MiB, parameters=1GiB. Empty: no limit."
@@ -235,14 +235,14 @@ def draw_gallery() -> None:
     if files := opening.shelf().names():
         st.html(markup.heading("Opened files"))
     for source, name in files:
-        _button(for_markdown(name), source, icon=":material/draft:")
+        _source_button(for_markdown(name), source, icon=":material/draft:")
     samples = opening.samples()
     for group in dict.fromkeys(sample.group for sample in samples):
         st.html(markup.heading(GROUPS.get(group, group)))
         for sample in samples:
             if sample.group == group:
                 suffix = f" · {sample.teaches}" if sample.teaches else ""
-                _button(f"**{sample.title}**{suffix}", f"sample:{sample.name}")
+                _source_button(f"**{sample.title}**{suffix}", f"sample:{sample.name}")
 
 
 def draw_drop_field() -> None:
@@ -256,7 +256,7 @@ def _upload(label: str, name: str) -> None:
     st.file_uploader(label, accept_multiple_files=True, key=key, on_change=_uploaded, args=(key,))
 
 
-def _button(label: str, source: str, icon: str | None = None) -> None:
+def _source_button(label: str, source: str, icon: str | None = None) -> None:
     st.button(label, key=f"open.{source}", icon=icon, type="tertiary", on_click=_open, args=(source,))
 
 

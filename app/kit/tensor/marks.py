@@ -24,7 +24,7 @@ def layer_of(marked: str) -> str | None:
     return marked.removeprefix(LAYER) if marked.startswith(LAYER) else None
 
 
-def rows(shown: Shown) -> list[int] | None:
+def marked_rows(shown: Shown) -> list[int] | None:
     """Return the rows of the marked layer, or of the marked long idle buffers, else ``None``."""
     if (layer := layer_of(state.choice().marked)) is not None:
         origins = plan_rows.origins(shown)
@@ -32,7 +32,7 @@ def rows(shown: Shown) -> list[int] | None:
     return [row for row, _, _ in _late(shown)] or None
 
 
-def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
+def witness_rows(plan: Plan, arena: str | None) -> list[int] | None:
     """Return the rows, with views, of the witness of ``arena`` or of all arenas; ``None`` if it is not marked."""
     if state.choice().marked != WITNESS:
         return None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.canvas.pack import Origin, Packed, pack_plan, picture_of
+from app.canvas.pack import Origin, Packed, drawn_plan, pack_plan
 from app.canvas.script import PLAN
 from app.kit import arena_focus, controls
 from app.kit.tensor import marks, tensor_card
@@ -38,12 +38,12 @@ def _packed(shown: Shown, baseline: Shown | None) -> Packed:
 
 
 def _origin(shown: Shown) -> Origin:
-    found = origins(shown)
-    has_layers = found is not None and found.modules.known_by and any(found.layer)
-    return Origin(operators(shown), found.layer if found is not None and has_layers else None, phases(shown))
+    rows = origins(shown)
+    has_layers = rows is not None and rows.modules.known_by and any(rows.layer)
+    return Origin(operators(shown), rows.layer if rows is not None and has_layers else None, phases(shown))
 
 
-def end_to_end(plan: Plan) -> tuple[str, ...]:
+def arenas_end_to_end(plan: Plan) -> tuple[str, ...]:
     """Return the names of the arenas from the bottom to the top of a common memory: those without reuse come first."""
     return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
 
@@ -65,8 +65,8 @@ def canvas(
 ) -> None:
     """Draw a plan with the settings of the choice. ``step`` and ``more`` (see :func:`draw`) have priority."""
     plan, chosen = handle.plans[more.get("plan_index", 0)], state.choice()
-    arena = more.get("arena", arena_focus.drawn(plan))
-    _, steps = picture_of(*handle.plans)  # first plan step of each drawn step; None: all are drawn
+    arena = more.get("arena", arena_focus.drawn_arena(plan))
+    _, steps = drawn_plan(*handle.plans)  # drawn step → first of its plan steps; None: equal steps
     step = chosen.step if step is None else step
     is_hashed = plan.places == "sparse"  # offsets are hashes, so a map would show nothing
 
@@ -89,7 +89,7 @@ def canvas(
         "arena": arena,
         "selected": chosen.selected if chosen.selected in plan.row_of else None,
         "search": chosen.search,
-        "marked": more.pop("marked", None) or marks.of_witness(plan, arena),
+        "marked": more.pop("marked", None) or marks.witness_rows(plan, arena),
         "step": drawn_step(step) if step is not None and step < plan.steps else None,
         "span": chosen.span and drawn_range(chosen.span),
         "flags": [(drawn_step(t), text) for t, text in flags],

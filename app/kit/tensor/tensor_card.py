@@ -92,7 +92,7 @@ def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool =
     colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
     if not name:
         st.html(markup.fragment("nothing_selected", on_graph_page=on_graph_page))
-        arena = None if device else arena_focus.drawn(plan)
+        arena = None if device else arena_focus.drawn_arena(plan)
         step = arena_focus.peak_step(shown, arena)
         if live := storages_alive(plan, step, arena):
             controls.linked_html(tensor_text.largest(plan, (arena or "all arenas", step), live, colours))

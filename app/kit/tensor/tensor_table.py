@@ -31,7 +31,7 @@ WITHOUT_SEPARATORS = ("step", "slot", "order in slot")  # number columns without
 Cell = tuple[int, str]  # row number and column name
 
 
-def clickable(
+def clickable_table(
     frame: pd.DataFrame,
     key: str,
     selected: Cell | None,
@@ -81,7 +81,7 @@ def show_table(frame: pd.DataFrame, **options: Any) -> None:
 MOST_ROWS = 5_000
 
 
-def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
+def matching_rows(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
     """Return the rows of an arena (``None``: all) whose tensor or producer name contains ``search``."""
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
@@ -136,7 +136,7 @@ def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> t
     """Return ``(table, number of matching rows)``; the table has at most :data:`MOST_ROWS` rows."""
     plan = shown.plan
     origins = plan_rows.origins(shown)
-    rows = matching(plan, search, arena)
+    rows = matching_rows(plan, search, arena)
     if layer is not None and origins is not None:
         rows = rows[[origins.layer[i] == layer for i in rows.tolist()]]
     listed = by_size(plan, rows)[:MOST_ROWS]
@@ -167,7 +167,7 @@ def table(shown: Shown, arena: str | None) -> None:
         by_name = f" with '{search}' in its name or node name" if search else ""
         st.html(markup.empty("No tensor matches", f"There is no tensor{of_layer}{in_arena}{by_name}."))
         return
-    selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected)
+    selectable_table(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected)
 
 
 def storages(shown: Shown, arena: str | None) -> None:
@@ -179,7 +179,7 @@ def storages(shown: Shown, arena: str | None) -> None:
     if not len(frame):
         st.html(markup.empty("No idle steps", "Every buffer is used at each step of its live range."))
         return
-    selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected)
+    selectable_table(frame, f"storages.{shown.key}.{arena}", state.choice().selected)
 
 
 @memoized
@@ -207,7 +207,7 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
     )
 
 
-def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = HEIGHT) -> None:
+def selectable_table(frame: pd.DataFrame, key: str, selected: str, *, height: int = HEIGHT) -> None:
     """Draw a table with a column ``tensor``. A click selects the row's tensor or, in the column "view of", its base."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
@@ -220,4 +220,4 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = HE
         state.choose(selected=str(name))
 
     cell = (rows[0], "tensor") if rows else None
-    clickable(frame, key, cell, select, height=height)
+    clickable_table(frame, key, cell, select, height=height)

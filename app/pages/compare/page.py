@@ -103,13 +103,9 @@ def baselines(shown: Shown) -> dict[str, str]:
         if k < MOST_RUNS or history.source_of(run) == chosen.baseline:
             size = numbers.short_bytes(run.extent_bytes)
             options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
-    for source, name in opening.shelf().names():
-        if source != shown.opened.source:
-            options[source] = f"opened file {name}"
-    for sample in opening.samples():
-        if f"sample:{sample.name}" != shown.opened.source:
-            options[f"sample:{sample.name}"] = f"sample {sample.title}"
-    return options
+    files = {source: f"opened file {name}" for source, name in opening.shelf().names()}
+    files |= {f"sample:{sample.name}": f"sample {sample.title}" for sample in opening.samples()}
+    return options | {source: label for source, label in files.items() if source != shown.opened.source}
 
 
 def _pick(options: dict[str, str], value: str) -> None:
@@ -265,7 +261,7 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     selected = state.choice().selected
     left, right = st.columns([0.68, 0.32], gap="small") if selected else (st.container(), None)
     with left:
-        tensor_table.selectable(table, "changes", selected, height=420 if selected else 320)
+        tensor_table.selectable_table(table, "changes", selected, height=420 if selected else 320)
     if right is not None:
         with right:
             tensor_card.panel_of_tensor(candidate)

@@ -44,7 +44,8 @@ def draw(shown: Shown) -> None:
         _draw_ranking(page_jobs.ranked_changes(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
-            _memory(shown, preview, unlimited := Capacity(numbers.UNLIMITED))
+            unlimited = Capacity(numbers.UNLIMITED)
+            _memory(shown, preview, unlimited)
             _buttons(shown, preview, unlimited)
         return
     search = page_jobs.fit_search(choice, capacity, _kinds())
@@ -166,7 +167,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     options: dict[str, Any] = {"colour": chosen.colour or (None if len(limited) < 2 else "arena")}
     options |= {"selected": chosen.selected if chosen.selected in planned.plan.row_of else None}
     options |= {"show_baseline": planned.plan.steps == shown.plan.steps}
-    arenas = [name for name in plan_drawing.end_to_end(planned.plan) if name in limited]
+    arenas = [name for name in plan_drawing.arenas_end_to_end(planned.plan) if name in limited]
     options |= {"memory": {"arenas": arenas, "capacity": limit}, "height": 380, "title": False, "toolbar": False}
     plan_drawing.draw(handle, {"select": plan_drawing.select}, key="fit-map", **options)
 
@@ -301,4 +302,4 @@ def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:
     def choose(cell: tensor_table.Cell | None) -> None:
         state.put(CHOSEN, None if cell is None else (listed[cell[0]].kind, listed[cell[0]].what))
 
-    tensor_table.clickable(table, key, None if selected is None else (selected, "details"), choose)
+    tensor_table.clickable_table(table, key, None if selected is None else (selected, "details"), choose)

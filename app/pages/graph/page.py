@@ -87,7 +87,7 @@ def _selectable_part(shown: Shown) -> None:
         listed = numbers.of(len(table), shown.timeline.steps, "step")
         note = f"{order}; {listed} listed; click a row to select its output"
         st.html(markup.heading("Nodes in execution order", note))
-        tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
+        tensor_table.selectable_table(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
         tensor_card.panel_of_tensor(shown, on_graph_page=True)
     state.write_link()

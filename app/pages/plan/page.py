@@ -75,7 +75,7 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
             marks.pick_layer(shown)
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        marked = tensor_card.replay_controls(shown) or marks.rows(shown)
+        marked = tensor_card.replay_controls(shown) or marks.marked_rows(shown)
         flags = [*review_panel.flags(shown), *marks.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in STEP_VIEWS:
@@ -84,7 +84,7 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
             size, capacities = shown.choice.budget, [arena.capacity_bytes for arena in shown.plan.arenas]
             if size is None and max(capacities) < numbers.UNLIMITED:
                 size = sum(capacities)
-            memory = {"arenas": plan_drawing.end_to_end(shown.plan), "capacity": size}
+            memory = {"arenas": plan_drawing.arenas_end_to_end(shown.plan), "capacity": size}
             options |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
         plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **options)
         _step_range(shown)
@@ -98,7 +98,7 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
 
 
 def _tables(shown: Shown) -> None:
-    arena = arena_focus.drawn(shown.plan)
+    arena = arena_focus.drawn_arena(shown.plan)
     tensors = st.expander("Tensors", key="tensors", on_change="rerun")
     if tensors.open:
         with tensors:
@@ -137,7 +137,7 @@ def _step_range(shown: Shown) -> None:
         }
     )
     key = f"range.{shown.key}.{arena}.{span[0]}.{span[1]}"
-    tensor_table.selectable(table, key, state.choice().selected, height=260)
+    tensor_table.selectable_table(table, key, state.choice().selected, height=260)
 
 
 page()

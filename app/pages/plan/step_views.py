@@ -36,7 +36,7 @@ roles and phases have their own colours, and the largest other groups have the c
 def draw_peak(shown: Shown) -> None:
     """Draw the treemap and the table of the live buffers at the shown step."""
     plan = shown.plan
-    arena, step = arena_focus.drawn(plan), arena_focus.step_of(shown)
+    arena, step = arena_focus.drawn_arena(plan), arena_focus.step_of(shown)
     buffers = storages_alive(plan, step, arena)
     st.html(markup.view_title(peak_title(shown, arena, step, buffers)))
     groupings = _groupings(shown)
@@ -54,7 +54,7 @@ def draw_peak(shown: Shown) -> None:
     largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
     frame = tensor_table.without_empty_columns(tensor_table.frame_of(plan, largest))
     frame = frame[[column for column in columns if column in frame]]
-    tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
+    tensor_table.selectable_table(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
 def peak_title(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
@@ -170,7 +170,7 @@ def draw_fragmentation(shown: Shown) -> None:
             "tensor": [r.largest for r in listed],
         }
     )
-    tensor_table.selectable(frame, f"slot-table.{shown.key}", state.choice().selected, height=420)
+    tensor_table.selectable_table(frame, f"slot-table.{shown.key}", state.choice().selected, height=420)
 
 
 def fragmentation_title(arena: str, extent: int, step: int, account_bytes: dict[str, int]) -> str:

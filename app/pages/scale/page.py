@@ -218,11 +218,8 @@ def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     places = [rank_sets.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
-
-    def select(point: dict[str, Any]) -> None:
-        state.choose(selected_rank=int(point["customdata"][0]))
-
-    draw_chart(heat_map(ranks, places, rank), key, select)
+    chart = heat_map(ranks, places, rank)
+    draw_chart(chart, key, lambda point: state.choose(selected_rank=int(point["customdata"][0])))
     st.html(_classes(ranks, rank))
     if whole := rank_sets.whole_parameters(ranks):
         reason = "The spec does not split them, or they have fewer rows than the mesh axis has ranks"

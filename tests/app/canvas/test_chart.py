@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 from app.canvas.pack import matches, pack_plan
-from app.kit.tensor.tensor_table import matching
+from app.kit.tensor.tensor_table import matching_rows
 from app.texts import numbers
 from app.texts.palette import layer_colours
 from benchmarks.canvas_plans import synthetic_plan
@@ -419,7 +419,7 @@ def test_canvas_and_table_find_the_same_tensors(sheet: Page, text: str) -> None:
         [packed, text],
     )
     assert found == np.flatnonzero(matches(plan, text)).tolist()
-    assert found == sorted(matching(plan, text).tolist()), "the table below it"
+    assert found == sorted(matching_rows(plan, text).tolist()), "the table below it"
 
 
 # --- state from the page, and charts together ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ export const RESERVED = "#88888880"; // in both themes
 
 /** Return the colours of a plan's rows: {codes: a code per row, table: [r, g, b] of each code, legend: [[name, css]],
  * note, listsUnusedColours}. Without data for `scheme`, use "role". A row with a conflict gets the colour CONFLICT. */
-export function paint(plan, scheme) {
+export function colouringOf(plan, scheme) {
   const hasData = ["slot", "arena"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
   const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan), { codes, table, legend } = colouring;
   if (!plan.conflict) return colouring;

@@ -58,6 +58,7 @@ export class Plane {
     return this.sideways === isLevel ? [px, y, px, y + h] : [x, px, x + w, px];
   }
 
+  /** Return the step and v at a pixel, as {t, v}. */
   at(x, y) {
     const { rect, win } = this, [dSteps, dLevels] = this.swappedIfSideways(x - rect.x, y - rect.y);
     const distance = this.vSign > 0 ? dLevels : this.levelAxisPixels - dLevels;

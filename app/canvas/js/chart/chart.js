@@ -1,7 +1,7 @@
 // One chart of a plan: its state, which the page and the user change, its visible window, and its drawing.
 
 import { drawGrid, drawPhases, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
-import { paint } from "../base/colours.js";
+import { colouringOf } from "../base/colours.js";
 import { build, fillMenu, legendOf, statusOf } from "./element.js";
 import { ChartInput } from "./chart_input.js";
 import { charts, Drawing } from "./drawing.js";
@@ -64,7 +64,7 @@ export class Chart extends Drawing {
     for (const [name, value] of Object.entries(state)) {
       if (JSON.stringify(this.received[name]) === JSON.stringify(value)) continue;
       this.received[name] = value;
-      if (!this.hasSent(name, value)) changed[name] = value;
+      if (!this.isEcho(name, value)) changed[name] = value;
     }
     const previous = this.selected;
     this.apply(changed);
@@ -72,8 +72,8 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether `value` is an echo of a value that was sent. An echo must not replace a newer value of the user. */
-  hasSent(name, value) {
+  /** Return whether `value` is a value that this chart sent. Such an echo must not replace a newer value of the user. */
+  isEcho(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
     this.sent[name] = k < 0 || isCurrent ? [] : sent.slice(k + 1); // older values do not come back
@@ -152,6 +152,7 @@ export class Chart extends Drawing {
     return scene;
   }
 
+  /** The window of the whole plan. */
   get full() {
     return { t0: 0, t1: Math.max(1, this.plan.steps), v0: 0, v1: this.scene.top };
   }
@@ -269,7 +270,7 @@ export class Chart extends Drawing {
 
   frameState() {
     const { plan, other, scene, plane, plot, strip, shown, hits, ratio, width, height, isCandidate } = this;
-    const look = this.currentLook(), colouring = (this.colouring ??= paint(plan, this.scheme));
+    const look = this.currentLook(), colouring = (this.colouring ??= colouringOf(plan, this.scheme));
     const namer = (this.namer ??= namerOf(plan));
     const layout = { plane, plot, strip, ratio, width, height };
     const hasOutlines = Boolean(other && this.state.show_baseline);

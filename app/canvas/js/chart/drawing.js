@@ -92,7 +92,8 @@ export class Drawing {
   }
 }
 
-// Keys that the first drawing with an action for them gets while it has no focus. Other keys have uses of their own.
+// Keys that act on the first drawing that has an action for them, although it has no focus: while another element, but
+// no text field, has the focus; and while no element has the focus.
 const KEYS_ANYWHERE = /^[/pst[\]]$/, KEYS_WITHOUT_FOCUS = /^([/pst[\]]|Escape|ArrowLeft|ArrowRight)$/;
 
 document.addEventListener("keydown", (event) => {

@@ -222,7 +222,7 @@ export function drawBaseline(pen, { other, scene, plane, look }) {
   for (let j = 0; j < other.n; j++) {
     if (!other.changes[j]) continue;
     changed++;
-    const i = other.twin[j] ? other.twin[j] - 1 : -1, band = bands.get(other.arenas[other.arena[j]].name);
+    const i = other.twin[j] - 1, band = bands.get(other.arenas[other.arena[j]].name); // i: row in this plan, or −1
     if (isPerTensor ? i < 0 || !scene.v1[i] : !band) continue;
     const low = isPerTensor ? scene.v0[i] : band.otherBase + (hasSlots ? other.slot[j] : other.offset[j]);
     const high = low + (isPerTensor || hasSlots ? 1 : Math.max(1, other.size[j]));

@@ -14,7 +14,8 @@ const RANK_GAP = 34; // between ranks
  * `within`: the level of each vertex; `edges`: [source, target, …]; `levels`: [number, parent, width of the title],
  * without the root 0, parents first. */
 export function arrange(dagre, { sizes, within, edges, levels }) {
-  const parent = new Map(levels), links = linksByLevel(edges, within, parent), layouts = new Map(), cache = new Map();
+  const parent = new Map(levels); // level → its parent; Map() ignores the widths
+  const links = linksByLevel(edges, within, parent), layouts = new Map(), cache = new Map();
   // A vertex k has the name "vk", a level k the name "lk".
   const contents = new Map([[0, []], ...levels.map(([level]) => [level, []])]); // level → the names of its boxes
   within.forEach((level, k) => contents.get(level).push(`v${k}`));
@@ -30,7 +31,7 @@ export function arrange(dagre, { sizes, within, edges, levels }) {
     layouts.set(level, layout);
     size.set(`l${level}`, [Math.max(layout.width, titleWidth) + 2 * PAD, layout.height + TITLE + 2 * PAD]);
   }
-  return joined({ edges, levels, contents, size, layouts, links });
+  return joinLevels({ edges, levels, contents, size, layouts, links });
 }
 
 /** Return the links, which are pairs of connected boxes of one level: {ofLevel: level → Map(key → index),
@@ -87,7 +88,8 @@ function layoutOfLevel(dagre, sizes, pairs) {
   return { centres, routes, width, height };
 }
 
-function joined({ edges, levels, contents, size, layouts, links }) {
+/** Return the layout of the graph from the layouts of its levels. See arrange() for the arguments and the result. */
+function joinLevels({ edges, levels, contents, size, layouts, links }) {
   const boxes = [], frames = new Map(), corner = new Map([[0, [0, 0]]]); // corner: level → [left, top] of its content
   for (const level of [0, ...levels.map(([number]) => number)]) {
     const [left, top] = corner.get(level), { centres } = layouts.get(level);

@@ -10,7 +10,7 @@ const EMBEDDED = /<script type="application\/json" id="tmmu-review">(.*?)<\/scri
 /** Return {plan, review} of a plan or review file: JSON, CBOR, or HTML with a review, plain or gzipped. */
 export async function readFile(bytes) {
   const data = bytes[0] === 0x1f && bytes[1] === 0x8b ? await inflated(bytes) : bytes;
-  const document = parsed(data), schema = String(document?.schema ?? "");
+  const document = parse(data), schema = String(document?.schema ?? "");
   if (schema.startsWith("tmmu_plan/1")) return { plan: document, review: null };
   if (!schema.startsWith("tmmu_review/1")) throw new Error("the file is neither a finished plan nor a review file");
   const { plan } = await readFile(Uint8Array.from(atob(document.plan), (c) => c.charCodeAt(0)));
@@ -18,7 +18,7 @@ export async function readFile(bytes) {
 }
 
 /** Return the value of CBOR, of JSON, or of the review in an HTML file; null for other text. */
-function parsed(data) {
+function parse(data) {
   if (data[0] >> 5 === 5) return cborValue(data);
   const text = DECODER.decode(data);
   try {
