@@ -36,11 +36,11 @@ def canvas_script(variable: str = PLAN) -> str:
 def sources() -> dict[str, str]:
     """Return file name → text of each module, including the generated modules of the palette and of the worker."""
     paths = Path(str(files(__package__) / "js")).rglob("*.js")
-    found = {path.name: path.read_text(encoding="utf-8") for path in paths}
-    worker = f"{library()}\n{_EXPORT.sub('', found[WORKER_MODULE])}"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in paths}
+    worker = f"{library()}\n{_EXPORT.sub('', texts[WORKER_MODULE])}"
     colours = {name: value for name, value in vars(palette).items() if name.isupper()}
     constants = [f"export const {name} = {json.dumps(value)};\n" for name, value in colours.items()]
-    return {**found, PALETTE: "".join(constants), WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
+    return {**texts, PALETTE: "".join(constants), WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
 
 
 def library() -> str:
@@ -50,16 +50,16 @@ def library() -> str:
 
 def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
     """Return ``(name, text)`` of ``module`` and of its direct and indirect imports, each module after its imports."""
-    found: dict[str, str] = {}
+    ordered_modules: dict[str, str] = {}
 
     def add(name: str) -> None:
-        if name not in found:
+        if name not in ordered_modules:
             for _, imported in _IMPORT.findall(modules[name]):
                 add(imported)
-            found[name] = modules[name]
+            ordered_modules[name] = modules[name]
 
     add(module)
-    return list(found.items())
+    return list(ordered_modules.items())
 
 
 def _scoped(name: str, text: str) -> str:

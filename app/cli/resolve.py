@@ -134,7 +134,7 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
 
 
 def resolve(name: str, request: PlanRequest) -> Resolved:
-    """Read a file and return its plan (:func:`resolve_opened`); write its warnings to standard error."""
+    """Read a file, return its plan (:func:`resolve_opened`), and call :func:`note_input_warnings`."""
     resolved = resolve_opened(open_any(name, request.dims), name, request)
     note_input_warnings(resolved)
     return resolved

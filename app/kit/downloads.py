@@ -189,12 +189,12 @@ def review_page(shown: Shown, current: Review, link: str) -> bytes:
 def report(shown: Shown, baseline: Shown | None, current: Review, *, dark: bool = False, payload: bytes = b"") -> bytes:
     """Return the HTML report. Without a verdict after a minute, :func:`build_report` verifies the plan itself."""
     job = planning.judgement(shown)
-    judged = job.result() if job.wait(60) and job.succeeded else None
+    judgement = job.result() if job.wait(60) and job.succeeded else None
     return build_report(
         shown.solution or shown.plan,
         baseline=None if baseline is None else baseline.solution or baseline.plan,
         title=shown.opened.name,
-        verified=judged and judged.verified,
+        verified=judgement and judgement.verified,
         budget=shown.choice.budget,
         theme="dark" if dark else "light",
         section=ReviewSection(current, page_jobs.moves_of(shown.choice), payload.decode()),

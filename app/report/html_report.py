@@ -1,4 +1,4 @@
-"""HTML pages that work offline: the report of a plan, the view of a plan in a notebook, and the viewer."""
+"""HTML pages that work offline (the report of a plan, a plan in a notebook, the viewer), and the report as PDF."""
 
 import base64
 import json

@@ -121,8 +121,8 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):
         return [(file.name, read_whole(file)) for _, file in snapshots]
-    found = xla_dump.modules(xla_dump.sizes_in(path))
-    return [xla_dump.joined_files(module, lambda name: read_whole(path / name)) for module in found]
+    modules = xla_dump.modules(xla_dump.sizes_in(path))
+    return [xla_dump.joined_files(module, lambda name: read_whole(path / name)) for module in modules]
 
 
 def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opened:

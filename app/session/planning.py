@@ -131,7 +131,7 @@ def plan_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
-    """Plan a choice now. Raises ``TmmuError``."""
+    """Plan a choice, or verify its finished plan, and wait for the result. Raises ``TmmuError``."""
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return _verified(full, opened, opened.plan)
@@ -153,12 +153,12 @@ def repeatable_choice(job: Job[Shown], choice: Choice) -> Choice | None:
 
     Return ``None`` if the search was not stopped. Raises ``TaskNotFinished`` if only another visitor stopped it.
     """
-    planned = job.result().choice
-    if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
+    planned_choice = job.result().choice
+    if planned_choice.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
     if job.stopped_for and visitors.visitor() not in job.stopped_for:
         raise TaskNotFinished("another visitor stopped this search.", "Plan it again.")
-    limited = choice.but(planner=planned.planner, options=planned.options)
+    limited = choice.but(planner=planned_choice.planner, options=planned_choice.options)
     job_table().forget(plan_key(choice))
     job_table().share(plan_key(limited), job)
     return limited

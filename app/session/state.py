@@ -112,9 +112,9 @@ def write_link() -> None:
 def remember_valid(chosen: Choice) -> None:
     """Store a choice that could be planned as ``last_valid``; update ``previous`` if the file or request changed."""
     current = session()
-    replaced = current.last_valid
-    if replaced is not None and replaced.problem != chosen.problem:
-        current.previous = replaced if replaced.source == chosen.source else None
+    before = current.last_valid
+    if before is not None and before.problem != chosen.problem:
+        current.previous = before if before.source == chosen.source else None
     current.last_valid = chosen
 
 

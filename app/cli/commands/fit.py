@@ -89,8 +89,8 @@ def fit_command(
         document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
         console.write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
     if json:
-        found = {name: {what: size} for name, what in vars(sizes).items() if what is not None}
-        console.write_json(as_json(fitted) | found)
+        found_size = {name: {what: size} for name, what in vars(sizes).items() if what is not None}
+        console.write_json(as_json(fitted) | found_size)
     elif output != STREAM and recipe != STREAM:
         if (dim_or_axis := largest or mesh) is not None:
             text = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
@@ -118,10 +118,10 @@ def _search(
         return fit(initial_candidate(graph, request, progress), *limits, progress, smallest=True), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
-    found = largest_that_fits(
+    largest_fit = largest_that_fits(
         graph, request, largest, *limits, progress, lambda dims: read_at_sizes(console.read_input(file), dims, file)
     )
-    return found.fitted, found.size
+    return largest_fit.fitted, largest_fit.size
 
 
 def _capacity(request: PlanRequest) -> Capacity:

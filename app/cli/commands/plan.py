@@ -109,7 +109,7 @@ def print_plan(plan: Plan) -> None:
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
 
 
-MOST_LINES = 10  # lines of code in a table
+MOST_LINES = 10  # maximum number of lines of code in a table
 
 
 def print_live_lines(plan: Plan) -> None:

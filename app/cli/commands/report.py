@@ -42,13 +42,13 @@ def report_command(
     resolved_baseline = None if baseline is None else resolve_side(baseline, request, store, resolved.plan)
     show_warnings(warnings_of(resolved_baseline), on_stderr=True)
     baseline_plan = None if resolved_baseline is None else resolved_baseline.complete_plan()
-    complete = resolved.complete_plan()
-    verified = verify_plan(complete, resolved.graph, dims=request.dims, cut_from=resolved.whole_graph_hash)
+    complete_plan = resolved.complete_plan()
+    verified = verify_plan(complete_plan, resolved.graph, dims=request.dims, cut_from=resolved.whole_graph_hash)
     if format_ == "md":
-        write_output(output, markdown(complete, verified, title, resolved.better), "the summary")
+        write_output(output, markdown(complete_plan, verified, title, resolved.better), "the summary")
     else:
         settings: dict[str, Any] = {"title": title, "theme": theme, "verified": verified}
-        data = build_report(resolved.solution or complete, baseline=baseline_plan, **settings)
+        data = build_report(resolved.solution or complete_plan, baseline=baseline_plan, **settings)
         write_output(output, pdf(data) if format_ == "pdf" else data, "the report")
     if not verified.ok:
         print_note(f"{plan} is an invalid plan: {verified}")

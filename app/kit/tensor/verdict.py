@@ -26,17 +26,17 @@ def mark(shown: Shown) -> str:
             return '<span class="soft">verifying …</span>'
         return f'<span class="bad">✗ invalid: {numbers.count(len(shown.verdict.errors), "error")}</span>'
     try:
-        judged = job.result()
+        judgement = job.result()
     except TaskNotFinished as error:
         return f'<span class="bad" title="{markup.esc(error.message)}">✗ not verified</span>'
-    failed = len(judged.verified.errors) or len(judged.lint.errors)
-    if judged.verified.only_over_capacity or (not failed and over_limits(shown.plan, shown.choice.budget)):
+    failed = len(judgement.verified.errors) or len(judgement.lint.errors)
+    if judgement.verified.only_over_capacity or (not failed and over_limits(shown.plan, shown.choice.budget)):
         return ""  # the headline shows the excess
     if failed:
         return f'<span class="bad">✗ {numbers.count(failed, "check")} failed</span>'
-    checks = (*judged.verified.checked, *judged.lint.checked)
+    checks = (*judgement.verified.checked, *judgement.lint.checked)
     title = markup.esc(f"The plan passes all {len(checks)} checks: {', '.join(checks)}")
-    warnings = len(judged.lint.warnings)
+    warnings = len(judgement.lint.warnings)
     rest = f", {numbers.count(warnings, 'warning')}" if warnings else ""
     return f'<span class="ok" title="{title}">✓ verified{rest}</span>'
 
@@ -57,16 +57,16 @@ def findings(shown: Shown) -> None:
     job = planning.known_judgement(shown)
     if job is None or not job.succeeded:
         return
-    judged = job.result()
+    judgement = job.result()
     unique: dict[tuple[str, ...], Finding] = {}
-    for finding in (*judged.verified.findings, *judged.lint.findings):  # lint repeats findings of the verifier
+    for finding in (*judgement.verified.findings, *judgement.lint.findings):  # lint repeats findings of the verifier
         unique.setdefault((finding.message, finding.tensor, finding.other), finding)
     if not unique:
         return
     listed = list(unique.values())
     failed = sum(finding.severity == "error" for finding in listed)
     title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "warning")
-    with st.expander(title, expanded=failed > 0 and not judged.verified.only_over_capacity):
+    with st.expander(title, expanded=failed > 0 and not judgement.verified.only_over_capacity):
         frame = pd.DataFrame(listed)[["severity", "rule", "message", "tensor", "other"]]
         tensor_table.show_table(frame, height=min(280, 38 + 28 * len(listed)))
 

@@ -228,12 +228,12 @@ class JobTable:
                 for job in list(self._jobs.values()):
                     if now - max((self._seen.get(visitor, 0) for visitor in job.visitors), default=0) > self._grace:
                         self._abandon(job)
-                closed = [visitor for visitor, seen in self._seen.items() if now - seen > TAB_TIMEOUT_SECONDS]
-                for tab in closed:
+                closed_tabs = [visitor for visitor, seen in self._seen.items() if now - seen > TAB_TIMEOUT_SECONDS]
+                for tab in closed_tabs:
                     del self._seen[tab]
                     self._page_runs.pop(tab, None)
-                is_idle = bool(closed) and not self._seen.keys() - {visitors.SERVER}
-            for tab in closed:
+                is_idle = bool(closed_tabs) and not self._seen.keys() - {visitors.SERVER}
+            for tab in closed_tabs:
                 visitors.close_session(tab)
             if is_idle:
                 self.cache.clear()

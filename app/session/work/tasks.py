@@ -107,9 +107,9 @@ def ranks(context: TaskContext, graph: Graph, request: PlanRequest) -> RankPlans
             raise TaskNotFinished("planning the ranks was stopped.", "Start it again, or choose another spec.")
         return True
 
-    planned = plan_ranks(graph, request, report, over_limits=True)
-    _ = planned.plan_hashes  # computed here, because a thousand hashes would delay the page
-    return planned
+    rank_plans = plan_ranks(graph, request, report, over_limits=True)
+    _ = rank_plans.plan_hashes  # computed here, because a thousand hashes would delay the page
+    return rank_plans
 
 
 def dim_curve(context: TaskContext, graph: Graph, request: PlanRequest, dim: str) -> DimCurve:

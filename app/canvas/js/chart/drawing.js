@@ -92,8 +92,8 @@ export class Drawing {
   }
 }
 
-// Keys that act on the first drawing that has an action for them, although it has no focus: while another element, but
-// no text field, has the focus; and while no element has the focus.
+// Keys that the first drawing with an action for them receives although it has no focus: while another element that is
+// no text field has the focus (KEYS_ANYWHERE), or while no element has it (KEYS_WITHOUT_FOCUS).
 const KEYS_ANYWHERE = /^[/pst[\]]$/, KEYS_WITHOUT_FOCUS = /^([/pst[\]]|Escape|ArrowLeft|ArrowRight)$/;
 
 document.addEventListener("keydown", (event) => {

@@ -17,7 +17,7 @@ export function el(tag, attributes = {}, ...children) {
 
 export const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
 
-/** Return the elements of one chart by name. Its controls call `choose`, `toPeak` and `fit` of the chart. */
+/** Return name → element of one chart. The controls call `choose`, `toPeak` and `fit` of the chart. */
 export function build(chart) {
   const menu = (label, name) => {
     return el("select", { "aria-label": label, onchange: (e) => chart.choose(name, e.target.value || null) });
