@@ -1,4 +1,4 @@
-"""Parts of all charts (colours, layout, axes and step curves), and the chart of the course of a search."""
+"""Parts of all charts (colours, layout, axes and step curves), and the chart of the progress of a search."""
 
 import json
 import re
@@ -100,7 +100,7 @@ def steps_axis(end: int) -> dict[str, Any]:
 LABEL_HEIGHT = 14  # height of a tick label in pixels
 
 
-def search_course(points: Sequence[SearchPoint], nodes: int, *, height: int = 220) -> go.Figure:
+def search_chart(points: Sequence[SearchPoint], nodes: int, *, height: int = 220) -> go.Figure:
     """Return the chart of arena size and proven bound over search nodes, on a logarithmic axis up to ``nodes``."""
     fig, margin = figure(height), {"l": 70, "r": 14, "t": 28, "b": 40}
     first_nodes = min((point.nodes for point in points if point.nodes), default=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.kit.charts import search_course
+from app.kit.charts import search_chart
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.plan_file import from_document, to_json
@@ -38,9 +38,9 @@ def test_progress_survives_the_plan_file(exact: Plan) -> None:
 
 
 def test_chart_falls_in_steps_from_start_to_end(exact: Plan) -> None:
-    fig = search_course((SearchPoint(0, 30, 10), SearchPoint(100, 20, 10), SearchPoint(400, 20, 12)), 1000)
+    fig = search_chart((SearchPoint(0, 30, 10), SearchPoint(100, 20, 10), SearchPoint(400, 20, 12)), 1000)
     extent, bound = fig.data
     assert (list(extent.x), list(extent.y), list(bound.y)) == ([50, 100, 400, 1000], [30, 20, 20, 20], [10, 10, 12, 12])
     assert (extent.line.shape, list(fig.layout.yaxis.tickvals)) == ("hv", [30, 20, 12, 10])
-    close = search_course((SearchPoint(0, 1260, 963), SearchPoint(9, 1008, 963)), 100, height=150)
+    close = search_chart((SearchPoint(0, 1260, 963), SearchPoint(9, 1008, 963)), 100, height=150)
     assert list(close.layout.yaxis.tickvals) == [1260, 1008]  # a label at 963 would overlap

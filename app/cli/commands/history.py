@@ -124,7 +124,7 @@ def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, s
     changes = []
     for position, run in enumerate(runs):
         in_series = latest_of_series.get(run.series)
-        previous = in_series or latest_of_branch.get(run.branch)  # a changed setting may begin a new series
+        previous = in_series or latest_of_branch.get(run.branch)  # another planner, mode or preset begins a series
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))

@@ -154,7 +154,7 @@ def checkpoint_command(
     graph_of_plan: str | None = options.GRAPH,
     json: bool = options.AS_JSON,
 ) -> int:
-    """Write the checkpoint of a plan."""
+    """Write the checkpoint of a plan (CBOR): slots, live ranges, metrics and hashes. A plan file needs --graph."""
     resolved, plan_graph = resolve_with_graph(graph, graph_of_plan, request)
     note_input_warnings(resolved)
     if plan_graph is None:

@@ -35,7 +35,7 @@ class AxisOptions:
     presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…")
     alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…")
     over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…")
-    shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…")
+    shards: str | None = option('Shard specs; "none" is a plan without sharding.', "FILE,FILE,…")
     limits: str | None = option("Fit to each memory limit.", "BYTES,…", "--capacities", "--fit")
 
     def axes(self) -> Axes:

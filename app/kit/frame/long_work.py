@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts import draw_chart, search_course
+from app.kit.charts import draw_chart, search_chart
 from app.session import planning
 from app.session.opening import card_of
 from app.session.work.jobs import Job, job_table
@@ -85,4 +85,4 @@ def _best_so_far(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) ->
     if len(points) > 1:
         # A changed chart flickers: change it only when the first digit of the number of nodes changes.
         unit = 10 ** (len(str(nodes)) - 1)
-        draw_chart(search_course(points, nodes // unit * unit, height=150), "course-so-far")
+        draw_chart(search_chart(points, nodes // unit * unit, height=150), "course-so-far")

@@ -235,7 +235,7 @@ def _side_by_side(left: Shown, right: Shown, handle: Any | None, arena: str | No
         with column:
             st.html(markup.heading(f"{name}: {name_of(side)}"))
             if handle is None:
-                graph_view.draw(side, f"walk-{name}")
+                graph_view.draw(side, f"graph-{name}")
             else:
                 options |= {"reach": max(sizes, default=0), "plan_index": int(side is left)}
                 plan_drawing.canvas(handle, key=f"compare-{name}", **options)

@@ -5,7 +5,7 @@ import time
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts import draw_chart, search_course
+from app.kit.charts import draw_chart, search_chart
 from app.kit.frame import long_work, page_frame
 from app.pages.fix import changes_view
 from app.session import planning, state
@@ -148,7 +148,7 @@ def _search_curves(plans: dict[str, Plan], arena: str) -> None:
         nodes = plan.notes[arena].get("nodes")
         note = "optimal" if points[-1].bound == points[-1].extent else "not proven optimal"
         st.html(markup.heading(f"{name}: size and proven bound of {arena} during the search", note))
-        fig = search_course(points, nodes if isinstance(nodes, int) else 0)
+        fig = search_chart(points, nodes if isinstance(nodes, int) else 0)
         draw_chart(fig, f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}")
 
 

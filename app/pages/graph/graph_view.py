@@ -36,7 +36,7 @@ class Scene:
     peak_node: int  # node of that step; −1 for the step that loads the inputs, and for a plan without steps
 
 
-def draw(shown: Shown, key: str = "walk") -> None:
+def draw(shown: Shown, key: str = "graph") -> None:
     """Draw the graph. Its controls are drawn only for the default ``key``, which the page Compare does not use."""
     timeline, arena = shown.timeline, arena_focus.arena(shown)
     peak = arena_focus.peak_step(shown, arena) if arena else 0
@@ -44,7 +44,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
     first_node = timeline.index.node_of[timeline.order[0]] if len(timeline.order) else -1
     view = graph_levels.visible_graph(shown, state.choice(), peak_node if peak_node >= 0 else first_node)
     scene = Scene(shown, view, timeline.index, graph_levels.tree(shown), arena, peak, peak_node)
-    if key == "walk":
+    if key == "graph":
         _controls(scene)
 
     def close(path: str) -> None:
@@ -59,7 +59,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
 
 def _controls(scene: Scene) -> None:
     chosen, part = state.choice(), graph_levels.shown_part(scene.shown, state.choice())
-    with controls.row("walk-controls"):
+    with controls.row("graph-controls"):
         controls.switch("Shown part", PARTS, **state.bind("graph_part", part))
         search(scene.shown)
         if part == graph_levels.AROUND:
@@ -69,10 +69,10 @@ def _controls(scene: Scene) -> None:
         closed = closed_modules_containing(scene, chosen.selected)
         hint = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
-        st.button(label, key="walk-down", disabled=not closed, help=hint, on_click=_open_all, args=(closed,))
+        st.button(label, key="open-modules", disabled=not closed, help=hint, on_click=_open_all, args=(closed,))
         if chosen.opened or chosen.closed:
             hint = "Restore the initially open modules."
-            controls.button("Reset", "walk-reset", {"opened": "", "closed": ""}, help=hint)
+            controls.button("Reset", "reset-modules", {"opened": "", "closed": ""}, help=hint)
 
 
 def search(shown: Shown) -> None:

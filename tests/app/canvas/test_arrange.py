@@ -88,11 +88,11 @@ def test_previous_drawing_works_until_a_new_layout_is_computed(blank: Page) -> N
     show = """(data) => { tmmuGraph.streamlit({ data, parentElement: host,
                 setTriggerValue: (event, { value }) => host.dataset[event] = value }); }"""
     blank.evaluate(show, boxes("a", 3))
-    blank.locator(".walk[data-drawn=a]").wait_for()
-    at = pixel_in(blank.locator(".walk"), "a1")
+    blank.locator(".graph[data-drawn=a]").wait_for()
+    at = pixel_in(blank.locator(".graph"), "a1")
     blank.evaluate(show, boxes("b", 600))
     blank.mouse.move(at["x"], at["y"])
     blank.mouse.click(at["x"], at["y"])
     assert blank.locator("#host").get_attribute("data-select") == "a1"
-    blank.locator(".walk[data-drawn=b]").wait_for()
+    blank.locator(".graph[data-drawn=b]").wait_for()
     assert faults == []

@@ -2,7 +2,7 @@ import pytest
 from playwright.sync_api import Browser
 from plotly.offline import get_plotlyjs
 
-from app.kit.charts import bytes_axis, figure, search_course, steps_axis
+from app.kit.charts import bytes_axis, figure, search_chart, steps_axis
 from app.texts.numbers import ticks
 from tmmu_core.plans.analysis.plan_notes import SearchPoint
 
@@ -18,7 +18,7 @@ def test_byte_axis_has_a_few_round_ticks(top: int) -> None:
 
 def test_sizes_that_differ_little_have_distinct_ticks() -> None:
     course = (SearchPoint(0, 2**30 + 1024, 2**30), SearchPoint(1, 2**30, 2**30))
-    assert search_course(course, 5).layout.yaxis.ticktext == ("+1.00 KiB", "1.00 GiB")
+    assert search_chart(course, 5).layout.yaxis.ticktext == ("+1.00 KiB", "1.00 GiB")
 
 
 @pytest.mark.browser
@@ -38,7 +38,7 @@ def test_ticks_of_a_step_axis_are_distinct(browser: Browser) -> None:
     marks = page.locator(".xtick text").all_text_contents()
     assert len(set(marks)) == len(marks), marks
     for last in (2, 3, 7, 12, 13, 40, 1_000):
-        text = search_course((SearchPoint(0, 30, 10), SearchPoint(1, 20, 10)), last).to_json()
+        text = search_chart((SearchPoint(0, 30, 10), SearchPoint(1, 20, 10)), last).to_json()
         page.evaluate("(text) => Plotly.newPlot('chart', JSON.parse(text))", text)
         marks = page.locator(".xtick text").all_text_contents()
         assert len(set(marks)) == len(marks), marks

@@ -35,13 +35,13 @@ def test_model_is_shown_by_modules_with_peak_and_selection() -> None:
 
 def test_path_to_the_selection_is_a_button() -> None:
     at = opened("graph", tensor="r12")
-    at.button(key="walk-down").click().run()
+    at.button(key="open-modules").click().run()
     drawing = sent(at)
     assert names(at)[drawing["marks"]["selected"]] == "n12"
     assert drawing["marks"]["carrying"]
     assert "opened" in at.query_params
-    assert at.button(key="walk-down").disabled
-    at.button(key="walk-reset").click().run()
+    assert at.button(key="open-modules").disabled
+    at.button(key="reset-modules").click().run()
     assert "opened" not in at.query_params
 
 

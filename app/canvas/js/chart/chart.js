@@ -461,7 +461,7 @@ export class Chart extends Drawing {
   }
 
   /** Select the next (1) or previous (−1) tensor in the slot of the selected tensor. */
-  walkSlot(direction) {
+  selectInSlot(direction) {
     if (this.selected < 0) return;
     const root = this.plan.rootOf(this.selected), rows = this.plan.rowsInSlot(root);
     const next = rows[rows.indexOf(root) + direction];

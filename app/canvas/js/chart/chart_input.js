@@ -76,7 +76,7 @@ export class ChartInput extends Input {
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
     const zoom = (factor) => chart.zoom(factor, middle, { steps: true, levels: true });
     const fit = () => chart.fit(), zoomIn = () => zoom(1 / 1.4);
-    const back = () => this.walk(-stepsPerKey), forward = () => this.walk(stepsPerKey);
+    const back = () => this.moveStep(-stepsPerKey), forward = () => this.moveStep(stepsPerKey);
     return {
       Escape: () => chart.clear(),
       ...(state.toolbar && { "/": () => chart.searchField.focus() }),
@@ -84,14 +84,14 @@ export class ChartInput extends Input {
       p: () => chart.toPeak(),
       t: () => chart.choose("transposed", !state.transposed),
       f: fit, 0: fit,
-      "[": () => chart.walkSlot(-1),
-      "]": () => chart.walkSlot(1),
+      "[": () => chart.selectInSlot(-1),
+      "]": () => chart.selectInSlot(1),
       "+": zoomIn, "=": zoomIn, "-": () => zoom(1.4),
       ArrowLeft: back, ArrowUp: back, ArrowRight: forward, ArrowDown: forward,
     };
   }
 
-  walk(steps) {
+  moveStep(steps) {
     const { win, selected, plan, state } = this.chart;
     const defaultStep = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
     this.chart.goStep((state.step ?? defaultStep) + steps);

@@ -73,7 +73,7 @@ class GraphChart extends Drawing {
       el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it"),
     );
     const foot = el("div", { class: "foot" }, legend, this.status);
-    const root = el("div", { class: "tmmu-canvas walk" }, bar, stage, foot);
+    const root = el("div", { class: "tmmu-canvas graph" }, bar, stage, foot);
     return { root, stage, tip, canvases: [canvas] };
   }
 

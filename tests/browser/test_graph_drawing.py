@@ -17,14 +17,14 @@ pytestmark = pytest.mark.browser
 
 
 def drawing(page: Page) -> Locator:
-    walk = page.locator(".walk[data-drawn]")
-    expect(walk).to_be_visible()
+    drawn = page.locator(".graph[data-drawn]")
+    expect(drawn).to_be_visible()
     rest(page)
-    return walk
+    return drawn
 
 
 def place(page: Page, name: str) -> tuple[float, float]:
-    return pixel_of(page, name, ".walk[data-drawn]")
+    return pixel_of(page, name, ".graph[data-drawn]")
 
 
 def seen(page: Page) -> tuple[float, float, float]:
@@ -61,7 +61,7 @@ def test_search_finds_operators_and_enter_selects(visit: Visit) -> None:
 def test_two_graphs_share_one_selection(visit: Visit) -> None:
     page = visit("compare", graph="sample:linear_chain", baseline="planner:greedy")
     page.get_by_text("Graphs", exact=True).click()
-    graphs = page.locator(".walk[data-drawn]")
+    graphs = page.locator(".graph[data-drawn]")
     expect(graphs).to_have_count(2)
     rest(page)
     at = pixel_in(graphs.nth(1), "relu3")
@@ -74,7 +74,7 @@ def test_graph_stays_in_a_window_that_is_made_narrow(visit: Visit) -> None:
     page = visit("graph", graph="sample:linear_chain")
     place(page, "relu3")
     page.set_viewport_size({"width": 390, "height": 900})
-    page.wait_for_function("(e) => e.clientWidth < 390", arg=page.locator(".walk .stage").element_handle())
+    page.wait_for_function("(e) => e.clientWidth < 390", arg=page.locator(".graph .stage").element_handle())
     assert 0 < place(page, "relu3")[0] < 390
 
 
@@ -173,15 +173,15 @@ def test_thousand_nodes_are_laid_out_in_the_background(visit: Visit, tmp_path: P
     expect(page.locator(".tm-headline h1")).to_contain_text("thousand")
     rest(page)
     page.get_by_role("link", name="Graph", exact=True).click()
-    walk = drawing(page)  # around the peak: the names tell no modules
-    assert int(walk.get_attribute("data-vertices") or "0") < 20
+    drawn = drawing(page)  # around the peak: the names tell no modules
+    assert int(drawn.get_attribute("data-vertices") or "0") < 20
     stretches = [path_text((f"…nodes {k:,}–{min(k + 31, 1000):,}",)) for k in range(1, 1000, 32)]
     page.goto(f"{page.url}&{urlencode({'walk': 'model', 'opened': ','.join(stretches)})}")
-    expect(page.locator('.walk[data-vertices="1001"][data-drawn]')).to_be_visible()
+    expect(page.locator('.graph[data-vertices="1001"][data-drawn]')).to_be_visible()
     began = page.evaluate("performance.now()")
     x, y = place(page, "n000")
     page.mouse.move(x, y)
     for _ in range(5):
         page.mouse.wheel(0, 60)
     assert page.evaluate("performance.now()") - began < 20_000
-    assert page.locator(".walk").evaluate("(root) => Number(root.dataset.took)") < 20_000
+    assert page.locator(".graph").evaluate("(root) => Number(root.dataset.took)") < 20_000
