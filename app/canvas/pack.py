@@ -156,16 +156,14 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
     """Pack a plan and return its part of the header. ``other``: see ``beside`` of :func:`drawn_plan`."""
     plan, events = drawn_plan(original, other)
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
-    shapes = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
+    shapes, layers = {shape: number_text.shape(shape) for shape in set(plan.shapes)}, origin.layers
     tables = {
         "role": arrays.table(plan.roles),
         "category": arrays.table(plan.categories) if plan.categories else None,
         "dtype": arrays.table(plan.dtypes),
         "shape": arrays.table([shapes[shape] for shape in plan.shapes]),
         "operator": None if origin.operators is None else arrays.table(origin.operators),
-        "module": None
-        if origin.layers is None
-        else arrays.table(origin.layers, palette.layer_order(original, origin.layers)),
+        "module": None if layers is None else arrays.table(layers, palette.layer_order(original, layers)),
     }
     numbers: dict[str, Any] = {"birth": plan.birth, "death": plan.held_until, "offset": plan.offset}
     numbers |= {"size": plan.size, "slot": plan.logical_slot, "generation": plan.generation, "arena": plan.arena}

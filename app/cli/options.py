@@ -84,11 +84,11 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
                 error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
             raise
 
-    others: list[inspect.Parameter] = []
-    for name, parameter in declared.items():
-        if name != REQUEST:
-            others += options_of[name].values() if name in options_of else [parameter]
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in others] + PLANNING * has_request
+    others = [
+        options_of[name].values() if name in options_of else [p] for name, p in declared.items() if name != REQUEST
+    ]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for group in others for p in group]
+    parameters += PLANNING if has_request else []
     vars(wrapper)["__signature__"] = inspect.Signature(parameters)
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper

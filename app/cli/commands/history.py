@@ -194,9 +194,9 @@ def bisect_command(
             known = ", ".join(a.name for a in runs[-1].arenas)
             raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
         values = [stored_runs.value_of(run, figure, arena) for run in runs]
-        growth_index = stored_runs.first_growth(values)
-        if growth_index is not None:
-            old, new = runs[growth_index - 1 : growth_index + 1]
+        growth_at = stored_runs.first_growth(values)  # all runs from this index on are larger than the first run
+        if growth_at is not None:
+            old, new = runs[growth_at - 1 : growth_at + 1]
             before, after = store.plan(old), store.plan(new)
             changes = "; ".join(changed_settings(after, before))
             names = (arena,) if arena is not None else stored_runs.grown_arenas(old, new, figure)
@@ -204,13 +204,13 @@ def bisect_command(
     steps = [_step(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}
-        culprit = growth_index and _step(runs, values, growth_index)
+        culprit = growth_at and _step(runs, values, growth_at)
         record |= {"planned_differently": changes, "culprit": culprit, "steps": steps}
         write_json({**record, "arenas": [_causes_record(cause, limit) for cause in causes]})
     else:
-        _print_growth(runs, values, growth_index, f"the {figure} of {arena}" if arena else f"the {figure}", changes)
+        _print_growth(runs, values, growth_at, f"the {figure} of {arena}" if arena else f"the {figure}", changes)
         _print_causes(causes, limit)
-    return SUCCESS if growth_index is None else FINDING
+    return SUCCESS if growth_at is None else FINDING
 
 
 def _step(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def draw(shown: Shown, key: str = "graph") -> None:
 
     callbacks: dict[str, Any] = {"select": lambda name: state.choose(selected=str(name)), "close": close}
     callbacks["open"] = lambda path: _open_all((str(path),))
-    component, on_event = controls.canvas_component(GRAPH), state.listeners(key, callbacks)
-    component(key=key, data=drawing(scene), height="content", **on_event)
+    on_event = state.listeners(key, callbacks)
+    controls.canvas_component(GRAPH)(key=key, data=drawing(scene), height="content", **on_event)
 
 
 def _controls(scene: Scene) -> None:

@@ -137,8 +137,8 @@ class JobTable:
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
         """Run a job in this thread, and move it to the cache.
 
-        A result or ``TaskNotFinished`` of a stopped job is cached only for the visitors ``stopped_for``. Without a
-        stop, a ``TaskNotFinished`` is cached only for the visitors of the job. :meth:`forget` removes these entries.
+        Results and errors are cached for all visitors, with two exceptions: the result of a stopped job only for the
+        visitors ``stopped_for``, and ``TaskNotFinished`` only for these or, without a stop, for the job's visitors.
         """
         job.run(work)
         with self._lock:
