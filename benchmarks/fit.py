@@ -1,8 +1,8 @@
 """Compare ``fit`` with other tools: ``python -m benchmarks.fit [JOINT [STEP …]]`` writes ``docs/measured/fit.md``.
 
-Recomputation is compared with AOTAutograd's partitioner, order with Inductor. ``JOINT`` is a folder that
-``benchmarks/joint.py`` wrote, which needs PyTorch; without it, ``.venv-torch`` is used to write one. ``fit.json`` next
-to the page has every row with its commit. With names of steps, only the rows of these steps are replaced.
+Recomputation is compared with AOTAutograd's partitioner, order with Inductor. ``JOINT``: folder of the graphs that
+``benchmarks/joint.py`` writes; if it has none, the PyTorch of ``.venv-torch`` writes them. ``fit.json`` next to the
+page has every row with its commit. With names of steps, only the rows of these steps are replaced.
 """
 
 import json

@@ -32,7 +32,7 @@ peak. A limit is raised with `--max-NAME N` or `TMMU_MAX_NAME=N`.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("attack", nargs="*", default=list(ATTACKS))
+    parser.add_argument("attack", nargs="*", default=list(ATTACKS), help="names of attacks [all]")
     given = parser.parse_args()
     lines = []
     for name in given.attack:

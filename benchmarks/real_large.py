@@ -107,8 +107,8 @@ def main() -> None:
     """Print the largest batch of a model, and write it to ``docs/measured/real.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=MODELS, default="GPT-2 medium")
-    parser.add_argument("--capacity", default="24GB")
-    parser.add_argument("--batch", type=int, nargs=2, default=(1, 64), metavar=("MIN", "MAX"))
+    parser.add_argument("--capacity", default="24GB", help="memory of the device [24GB]")
+    parser.add_argument("--batch", type=int, nargs=2, default=(1, 64), metavar=("MIN", "MAX"), help="sizes [1 64]")
     given = parser.parse_args()
     text = question(given.model, given.capacity, tuple(given.batch))
     print(text)

@@ -227,9 +227,9 @@ def measured(runner: Runner, paths: list[Path], children: bool) -> tuple[list[Ru
 def main() -> None:
     """Measure all planners, and print the results or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problems", nargs="+")
-    parser.add_argument("--planner", help="another planner")
-    parser.add_argument("--minimalloc", help="MiniMalloc's program")
+    parser.add_argument("problems", nargs="+", help="files of problems, or folders of them")
+    parser.add_argument("--planner", help="command of another planner")
+    parser.add_argument("--minimalloc", help="path of MiniMalloc's program")
     parser.add_argument("--variants", action="store_true", help="generated variants of A to F too (minutes)")
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds of another planner for a problem")
     parser.add_argument("--page", type=Path, help="write the page to this file, and its rows to a CSV file beside it")

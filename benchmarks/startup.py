@@ -68,8 +68,9 @@ def written(page: str, part: str) -> str:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--tmmu", type=Path, default=Path(sys.executable).parent / "tmmu")
-    options.add_argument("--rounds", type=int, default=15)
+    default = Path(sys.executable).parent / "tmmu"
+    options.add_argument("--tmmu", type=Path, default=default, help="program to measure [that of this environment]")
+    options.add_argument("--rounds", type=int, default=15, help="runs of each command [15]")
     given = options.parse_args()
     python, tmmu = str(given.tmmu.parent / "python"), str(given.tmmu)
     commands = {

@@ -127,7 +127,7 @@ def _answers(store: Store, plan: Plan) -> list[tuple[str, str]]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--runs", type=int, default=100_000)
+    options.add_argument("--runs", type=int, default=100_000, help="number of runs [100000]")
     options.add_argument("--url", default=None, help="URL of an empty or filled store [a temporary SQLite file]")
     options.add_argument("--models", type=int, default=MODELS, help="number of models [200]")
     given = options.parse_args()

@@ -33,8 +33,8 @@ def rate(begun: float, many: int) -> float:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--points", type=int, default=10_000)
-    options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--points", type=int, default=10_000, help="number of plans [10000]")
+    options.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="number of processes [all cores]")
     args = options.parse_args()
     sources, points_to_run, k = [Source(FILE.name, FILE.read_bytes())], points(args.points), args.workers
     run_batch((sources[0], points_to_run[:50]))  # loads the modules needed on first use

@@ -75,8 +75,8 @@ def try_mutant(copy: Path, site: Site, seconds: dict[str, float]) -> dict[str, A
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mutants", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mutants", type=int, default=300, help="number of mutants [300]")
+    parser.add_argument("--seed", type=int, default=0, help="seed that selects the mutants [0]")
     parser.add_argument("--below", action="append", default=[], help="only mutants in this folder of the product")
     parser.add_argument("--required", type=float, default=80, help="percent of mutants that tests must kill")
     given = parser.parse_args()

@@ -42,10 +42,10 @@ NUMBERS = ("begun", "read", "refused", "findings", "slowest_microseconds", "slow
 def main() -> int:
     """Run the command line; return 1 if there is a finding."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", nargs="*", default=list(targets()))
+    parser.add_argument("target", nargs="*", default=list(targets()), help="names of targets [all]")
     parser.add_argument("--seconds", type=float, default=20.0, help="time for each target")
-    parser.add_argument("--inputs", type=int, default=10**9, help="most inputs for each target")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--inputs", type=int, default=10**9, help="maximum number of inputs for each target")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs [0]")
     parser.add_argument("--show", type=int, metavar="K", help="write input K of the target to standard output")
     parser.add_argument("--tally", action="store_true", help="print the counts of earlier runs and exit")
     given = parser.parse_args()

@@ -25,7 +25,7 @@ from tmmu_core.planners.problem import I64
 CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated with twice the iterations
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
-MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end; later long runs bisect
+MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end (the bound or the goal); later ones bisect
 FEW_OMITTED = 2  # after a run that omits more units, long runs leave the low end, and the driver stops this search
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4

@@ -25,7 +25,7 @@ from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
 EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
-RESTART_UNITS = 100  # maximum number of units (colocated buffers) for restarts
+RESTART_UNITS = 100  # maximum number of units (single or colocated buffers) for restarts
 LARGE_FACTOR = 10  # above ``RESTART_UNITS``, rounds are multiplied by this, and each initial placement has one run
 WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive search of an arena: a few seconds
 
