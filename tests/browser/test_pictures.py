@@ -19,7 +19,7 @@ def size_of(png: bytes) -> tuple[int, int]:
 
 
 def chosen(page: Page, width: int, height: int) -> None:
-    for label, pixels in (("Width", width), ("Height", height)):
+    for label, pixels in (("Width (px)", width), ("Height (px)", height)):
         page.get_by_label(label, exact=True).fill(str(pixels))
         page.get_by_label(label, exact=True).press("Enter")
         rest(page)
