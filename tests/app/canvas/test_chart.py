@@ -235,7 +235,7 @@ def test_hover_shows_exact_figures(draw: Draw) -> None:
     page.mouse.move(*pixel(page, "c"))
     page.wait_for_selector(".tip:not([hidden])")
     shown_text = page.locator(".tip").inner_text()
-    for part in ("512 B", "0 (0x0)", "activations, slot 0, buffer 2", "[2, 3) · 1 step", "#2 n2", "a at #2"):
+    for part in ("512 B", "0 (0x0)", "activations, slot 0, order 2", "[2, 3) · 1 step", "#2 n2", "a at #2"):
         assert part in shown_text
     assert sent(page, "select") == []
 

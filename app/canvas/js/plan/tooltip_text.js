@@ -11,7 +11,7 @@ export function linesOf({ plan, other, isCandidate }, row) {
     ["", plan.id(row)],
     ["size", fullBytes(plan.exact("size", row))],
     ["offset", offsetText(plan.exact("offset", row))],
-    ["place", plan.slotted ? `${arena}, slot ${plan.slot[row]}, buffer ${Number(plan.generation[row]) + 1}` : arena],
+    ["place", plan.slotted ? `${arena}, slot ${plan.slot[row]}, order ${Number(plan.generation[row]) + 1}` : arena],
     ["tensor live", rangeAndLength(plan, birth, death)],
     ["written by", stepAndNode(plan, birth)],
     ...storageLines(plan, row),
