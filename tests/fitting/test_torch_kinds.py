@@ -443,6 +443,7 @@ PEAKS: dict[str, Callable[..., Any]] = {
     "a view of a parameter": lambda step, x: (step.body(x), step.table.t()),
     "rows of a parameter": lambda step, x: (step.body(x), step.table[1:]),
     "a tied parameter": lambda step, x: (step.table[x.long()[:, 0]] @ step.same.t(), step.table),
+    "bags": lambda step, x: functional.embedding_bag(x.long()[0], step.table, step.ends, include_last_offset=True),
     "rows and columns of an input": lambda step, x: (step.body(x), x[1:], x[:, :9]),
 }
 
@@ -451,7 +452,7 @@ PEAKS: dict[str, Callable[..., Any]] = {
 def test_plan_without_moves_has_the_measured_peak(name: str) -> None:
     table, other = nn.Parameter(torch.randn(256, 256)), nn.Parameter(torch.randn(256, 256))
     module = Step(PEAKS[name], body=blocks(), table=table, same=table, backward_begin=other, mean=torch.zeros(ROWS))
-    module.row, module.norm = nn.Parameter(torch.randn(96, 32)), nn.BatchNorm1d(32)
+    module.row, module.norm, module.ends = nn.Parameter(torch.randn(96, 32)), nn.BatchNorm1d(32), torch.tensor([0, 32])
     x = 1.5 * torch.rand(96, 32, requires_grad="input" in name)
     found = tmmu.fit(module.train(), "1TiB", example_inputs=x).check()
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]

@@ -25,15 +25,15 @@ def test_valid_plan_verifies_with_and_without_its_graph() -> None:
     g = residual()
     plan = plan_graph(g).plan
     assert verify_plan(plan).ok
-    assert verify_plan(plan, g).ok
     assert str(verify_plan(plan, g)) == "verified"
 
 
 def test_rules_that_need_the_graph_are_listed_as_unchecked() -> None:
     plan = plan_graph(residual()).plan
-    alone, against = verify_plan(plan), verify_plan(plan, residual())
+    alone, against, other = (verify_plan(plan, g) for g in (None, residual(), chain(2)))
     assert against.checked == tuple(rule for rule in RULES if rule not in ("numbering", "sparse_address"))
     assert dict(alone.not_checked)["dead_access"] == "no graph was given"
+    assert dict(other.not_checked)["dead_access"] == "the plan is of another graph"
     assert dict(against.not_checked) == dict.fromkeys(("numbering", "sparse_address"), "the planner places slots")
 
 

@@ -50,6 +50,7 @@ class TorchFit(Fit[Plan]):
     step: Any  # the traced step (``fitting/pytorch/fx_step.TorchStep``)
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Size of each dimension in ``dims``. For ``largest``: the largest size that fits, or the smallest if none fits."""
+    reserve: Amount = 0  # part of the capacity that the step must not use
 
     def __reduce__(self) -> Any:
         raise TypeError("A PyTorch fit cannot be pickled: it holds the traced module. Pickle fit.plan, or fit again.")
@@ -116,6 +117,7 @@ class TorchFit(Fit[Plan]):
         if self.answer == "fits":
             return ()
         steps = [step for step in self.fitted.next_steps if not step.startswith("allow ")]
+        steps[0] += " plus the reserve" * bool(self.reserve)
         if not self.fitted.over_bytes:  # the allocator of a GPU cannot run the plan within the capacity
             steps[0] = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a larger capacity"
         others = [kind for kind in KINDS if kind not in self.fitted.allowed.kinds]
@@ -152,7 +154,7 @@ class TorchFit(Fit[Plan]):
         return fitted_peak(self.fitted)
 
     def layers(self) -> dict[str, dict[str, int]]:
-        """Return module path → column → bytes, such as ``parameters``; ``at_peak`` are the live bytes at the peak.
+        """Return module path → column → bytes, such as ``parameters``; ``at_peak``: live at the peak, not persistent.
 
         The column ``activations`` is the sum of ``kept``, ``recomputed`` and ``offloaded``.
         """
@@ -290,8 +292,7 @@ def fit_sized(
     Raises ``UnreadableInput`` for invalid input or an untraceable step.
     """
     if isinstance(capacity, Mapping):
-        hint = 'Give its capacity as a number or a text such as "24GiB".'
-        raise UnreadableInput("a step of PyTorch has one memory.", hint=hint)
+        raise UnreadableInput("a step of PyTorch has one memory.", hint='Give its capacity, such as "24GiB".')
     total = amount_of_bytes("capacity", capacity)
     is_share = isinstance(reserve, str) and reserve.strip().endswith("%")
     reserved = math.ceil(ratio("reserve", reserve) * total) if is_share else amount_of_bytes("reserve", reserve)
@@ -299,10 +300,10 @@ def fit_sized(
     if dims is not None and not isinstance(dims, Mapping):
         raise UnreadableInput(f"dims: {dims!r} is not a dict from dimension to size.", hint=GIVE_DIMS)
     if dims or largest is not None:
-        return largest_size(model, limit, allowed, dims or {}, largest, progress)
+        return replace(largest_size(model, limit, allowed, dims or {}, largest, progress), reserve=reserve)
     step = trace_step(model)
     fitted = _fitted(step.graph, limit, allowed, progress, step.device)
-    return TorchFit(fitted, Plan.of_candidate(fitted.best), step)
+    return TorchFit(fitted, Plan.of_candidate(fitted.best), step, reserve=reserve)
 
 
 def eager_graph(model: TorchModel) -> Graph:

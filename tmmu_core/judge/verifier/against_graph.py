@@ -42,8 +42,7 @@ def examine(
     try:
         liveness = _liveness_of_plan(plan, graph, dims)
     except ContractError as refusal:
-        message = OTHER_GRAPH if is_of_other_graph else f"{INVALID_GRAPH}: {refusal}"
-        return [error("graph", message)], None
+        return [error("graph", OTHER_GRAPH if is_of_other_graph else f"{INVALID_GRAPH}: {refusal}")], None
     findings = [error("graph", OTHER_GRAPH)] if is_of_other_graph else []
     checks = (check_steps, check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias)
     for check in (*checks, check_reuse, check_retention):

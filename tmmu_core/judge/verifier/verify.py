@@ -16,7 +16,7 @@ from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.canonical_hashes import hash_of, hash_of_rows, layout_hash, plan_hash
 from tmmu_core.judge.finding import Finding, Verdict, error, limited, warning
 from tmmu_core.judge.verifier import against_graph
-from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
+from tmmu_core.judge.verifier.against_graph import OWN_ARENAS
 from tmmu_core.judge.verifier.certificates import certificates
 from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_rows, check_storages
 from tmmu_core.judge.verifier.check_constraints import check_constraints, check_reuse_cost
@@ -113,7 +113,8 @@ def verify_plan(
         graph_findings, liveness = against_graph.examine(facts, graph, dims, cut_from)
         findings += graph_findings
         if liveness is None:
-            not_checked |= {rule: INVALID_GRAPH for rule in against_graph.RULES if rule != "graph"}
+            reason = graph_findings[0].message.partition(":")[0]
+            not_checked |= {rule: reason for rule in against_graph.RULES if rule != "graph"}
         elif plan.own_arenas:
             not_checked["arena"] = OWN_ARENAS
     if plan.places == "slots":

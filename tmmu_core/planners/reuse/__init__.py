@@ -43,7 +43,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     model = reuse_model(_with_in_place_reuse(problem, problem.fixed))
     if model.contradiction:
         message = f"arena {problem.arena!r} has no placement: {model.contradiction}."
-        raise InvalidIrShapes(message, reason="constraints", node_id="", hint="Remove one of the two constraints.")
+        raise InvalidIrShapes(message, reason="constraints", node_id="", hint="Drop a constraint, or shorten a range.")
     rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
     is_small = len(model) <= RESTART_UNITS
     rounds *= 1 if is_small else LARGE_FACTOR

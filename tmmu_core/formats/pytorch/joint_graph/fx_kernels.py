@@ -5,8 +5,8 @@
 * On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
 * The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
   in a tensor are replaced by the largest possible length, the width of the padded targets.
-* A kernel that resizes its result keeps the larger storage: the scalar of ``mse_loss`` has the storage of all losses
-  before the reduction; the storage of the image of ``col2im`` (``F.fold``) is at least as large as the columns.
+* A kernel that resizes its result keeps the larger storage: the scalar of ``mse_loss`` that of all losses before the
+  reduction, the image of ``col2im`` (``F.fold``) that of larger columns, the CPU's ``embedding_bag`` one index more.
 * If the first argument of ``copy`` or of a scatter operator is a view, the operator copies the whole storage.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
@@ -51,6 +51,9 @@ def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
         return (args[0] - args[1]).as_strided((), ())  # a scalar in the storage of all losses
     if func is aten.col2im.default and args[0].numel() > result.numel():
         return args[0].new_empty(args[0].numel()).narrow(0, 0, result.numel()).view(result.shape)
+    if func is aten._embedding_bag.default and args[0].device.type == "cpu":
+        bags = result[1].new_empty(len(result[1]) + 1)[:-1] if len(result[1]) else result[1]
+        return result[0], bags, args[2].new_empty(len(args[2]))[: len(result[2])], result[3]
     if func in _COPIES and all(stride or dim == 1 for stride, dim in zip(args[0].stride(), args[0].shape, strict=True)):
         whole = args[0].new_empty(args[0].untyped_storage().nbytes() // args[0].element_size())
         return whole.as_strided(result.shape, result.stride(), result.storage_offset())
