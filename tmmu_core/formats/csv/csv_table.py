@@ -81,7 +81,7 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
     instance = instance_csv.from_columns(cells, [numbered[row][0] for row in kept])
     notes = [f"{assigned[field]!r} is read as {unit.upper()}iB because of its name" for field, unit in units.items()]
     if len(kept) < count:
-        notes.append(f"{count - len(kept):,} rows share the bytes of another row (same alias)")
+        notes.append(f"{count - len(kept):,} of {count:,} rows share the bytes of another row (same alias)")
     if not has_ranges:
         notes.append("the table has no live ranges: all rows are live at once")
     return replace(instance, notes=(*instance.notes, *notes))
