@@ -18,7 +18,7 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.runs import GrowthCauses, growth_causes
 
 LONGEST_NAME = 120  # characters, so that a comment is not too long
-LONGEST_BAR = 40  # characters
+BAR_WIDTH = 40  # of the longest bar, in characters
 
 
 def _rendered(template: str, **values: Any) -> str:
@@ -119,6 +119,4 @@ def _bars(after: Plan, before: Plan | None) -> list[str]:
     rows = [] if before is None else [("baseline", totals(before).extent_bytes)]
     rows += [("plan", totals(after).extent_bytes), ("lower bound", totals(after).lower_bound_bytes)]
     most = max(1, *(n for _, n in rows))
-    return [
-        f"{name:<11}  {'█' * -(-n * LONGEST_BAR // most):<{LONGEST_BAR}}  {numbers.full_bytes(n)}" for name, n in rows
-    ]
+    return [f"{name:<11}  {'█' * -(-n * BAR_WIDTH // most):<{BAR_WIDTH}}  {numbers.full_bytes(n)}" for name, n in rows]

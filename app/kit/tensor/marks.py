@@ -25,7 +25,7 @@ def layer_of(marked: str) -> str | None:
 
 
 def marked_rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer, or of the marked long idle buffers, else ``None``."""
+    """Return the rows of the marked layer or of the marked long idle buffers; ``None`` if neither is marked."""
     if (layer := layer_of(state.choice().marked)) is not None:
         origins = plan_rows.origins(shown)
         return None if origins is None else [row for row, name in enumerate(origins.layer) if name == layer]

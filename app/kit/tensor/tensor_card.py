@@ -82,8 +82,7 @@ def _row_placed(shown: Shown, number: int) -> int:
 
 def _replay_changes(shown: Shown, count: int) -> dict[str, Any]:
     """Return the fields of the choice that show the first ``count`` placements, and select the last of them."""
-    last = shown.plan.tensor_ids[_row_placed(shown, count)]
-    return {"replayed": count, "selected": last, "marked": "", "search": ""}
+    return {"replayed": count, "selected": shown.plan.tensor_ids[_row_placed(shown, count)], "marked": "", "search": ""}
 
 
 def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool = False) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tmmu_core.store.store import RunSeries, Store
     from tmmu_core.store.stored_sweeps import Sweep
 
-MOST_LINES, MOST_RUNS, MOST_SWEEPS, MOST_ROWS = 200, 2_000, 5, 100
+MOST_SERIES, MOST_RUNS, MOST_SWEEPS, MOST_ROWS = 200, 2_000, 5, 100
 MOST_LABELS = 24  # commits with a label on the axis
 REFRESH = 2.0  # seconds between updates of a running sweep
 
@@ -35,8 +35,8 @@ def draw(opened_name: str) -> None:
             st.html(markup.view_title("This server has no store"))
             st.html(markup.empty("Open a store of recorded runs", "Start the explorer with: tmmu explore --store URL"))
             return
-        if lines := store.series():
-            _runs_of_model(store, lines, opened_name)
+        if all_series := store.series():
+            _runs_of_model(store, all_series, opened_name)
         else:
             st.html(markup.view_title("No recorded runs"))
             hint = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
@@ -47,15 +47,15 @@ def draw(opened_name: str) -> None:
         st.html(markup.error_card(card_of(error, "The store cannot be read")))
 
 
-def _runs_of_model(store: Store, lines: tuple[RunSeries, ...], opened_name: str) -> None:
-    models = sorted({line.model for line in lines})
+def _runs_of_model(store: Store, all_series: tuple[RunSeries, ...], opened_name: str) -> None:
+    models = sorted({series.model for series in all_series})
     model = next((name for name in (state.choice().model, opened_name) if name in models), models[0])
     runs = _runs(store, model)
     st.html(markup.view_title(_view_title(store, runs), [numbers.count(len(runs), "run")]))
     with controls.row("history"):
         widget = state.bind("model", model, lambda name: state.choose(model=name, branch=""))
         st.selectbox("Model", models, width=320, **widget)
-        branches = sorted({line.branch for line in lines if line.model == model})
+        branches = sorted({series.branch for series in all_series if series.model == model})
         st.selectbox("Branch", branches, width=280, **state.bind("branch", runs[-1].branch))
     st.html(markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the one before"))
 
@@ -65,12 +65,13 @@ def _runs_of_model(store: Store, lines: tuple[RunSeries, ...], opened_name: str)
         state.choose(source=after, baseline=before, model=model, branch=runs[number].branch)
 
     draw_chart(sizes_over_commits(runs), f"history.{model}.{runs[-1].branch}.{len(runs)}", compare)
-    shown = lines[:MOST_LINES]
-    note = f"{numbers.of(len(shown), len(lines), 'row')}; last change: between runs of one planner, mode and preset"
+    shown = all_series[:MOST_SERIES]
+    listed = numbers.of(len(shown), len(all_series), "row")
+    note = f"{listed}; last change: between runs of one planner, mode and preset"
     st.html(markup.heading("All models", note))
     head = ["model", "branch", "planner", "mode", "preset", "runs", totals_text.EXTENT, "lower bound"]
     head += ["last change", "since", "commit"]
-    st.html(markup.table(head, [_row(line) for line in shown], numbers=(5, 6, 7, 8)))
+    st.html(markup.table(head, [_row(series) for series in shown], numbers=(5, 6, 7, 8)))
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
@@ -118,14 +119,14 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
 
 
-def _row(line: RunSeries) -> list[str]:
-    cells = [line.model, line.branch, line.planner, line.mode, line.preset, f"{line.runs:,}"]
-    cells += [numbers.short_bytes(line.extent_bytes), numbers.short_bytes(line.lower_bound_bytes)]
+def _row(series: RunSeries) -> list[str]:
+    cells = [series.model, series.branch, series.planner, series.mode, series.preset, f"{series.runs:,}"]
+    cells += [numbers.short_bytes(series.extent_bytes), numbers.short_bytes(series.lower_bound_bytes)]
     change = "none"
-    if line.before_bytes is not None:
-        css = "worse" if line.change_bytes > 0 else "better"
-        change = f'<span class="{css}">{markup.esc(numbers.delta_bytes(line.change_bytes))}</span>'
-    return [*map(markup.esc, cells), change, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
+    if series.before_bytes is not None:
+        css = "worse" if series.change_bytes > 0 else "better"
+        change = f'<span class="{css}">{markup.esc(numbers.delta_bytes(series.change_bytes))}</span>'
+    return [*map(markup.esc, cells), change, markup.esc(series.changed_at[:10]), markup.esc(series.changed_commit)]
 
 
 def _sweeps(store: Store) -> None:

@@ -50,7 +50,7 @@ def page() -> None:
                     text = f'<code>{markup.esc(name)}</code> <span class="soft">{markup.esc(purpose)}</span>'
                     st.html(f'<div class="tm">{text}</div>')
                 if name.endswith(".tflite") and installed("tflite_micro"):
-                    measured_by_runtime(shown, make)
+                    draw_measurement(shown, make)
 
 
 def report(shown: Shown, stem: str) -> None:
@@ -96,7 +96,7 @@ def _pictures(shown: Shown) -> None:
         png_button(key="picture-png", height="content", width="content", data=data)
 
 
-def measured_by_runtime(shown: Shown, make_model: Callable[[], bytes | str]) -> None:
+def draw_measurement(shown: Shown, make_model: Callable[[], bytes | str]) -> None:
     """Draw a switch. If it is on, draw the memory of TensorFlow Lite Micro with its own plan and with this plan."""
     if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
         return

@@ -86,14 +86,14 @@ def pick_kinds() -> None:
 
 
 def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    wanted = (shown.key, capacity.key, _kinds())  # identifies the search that the button "Find the minimum" starts
-    minimum_job = page_jobs.cost_curve(state.choice(), _kinds()) if state.raw("fit.down") == wanted else None
-    is_searched = minimum_job is not None and minimum_job.wait(planning.WAIT_SECONDS) and minimum_job.succeeded
-    points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and is_searched else fitted.curve
+    search_key = (shown.key, capacity.key, _kinds())  # of the search that the button "Find the minimum" starts
+    minimum_job = page_jobs.cost_curve(state.choice(), _kinds()) if state.raw("fit.down") == search_key else None
+    has_minimum = minimum_job is not None and minimum_job.wait(planning.WAIT_SECONDS) and minimum_job.succeeded
+    points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and has_minimum else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     curve_key, point = state.raw("fit.point") or ("", -1)
-    clicked = points[point] if curve_key == key and 0 <= point < len(points) else fitted.best
-    preview = _plan_with_selected_change() or clicked
+    clicked_plan = points[point] if curve_key == key and 0 <= point < len(points) else fitted.best
+    preview = _plan_with_selected_change() or clicked_plan
     _buttons(shown, preview, capacity)
     if fitted.unknown:
         st.html(f'<div class="tm soft">{markup.esc(unknown_operators(fitted))}</div>')
@@ -120,9 +120,9 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             draw_chart(fig, key, pick)
         if minimum_job is None:
             hint, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
-            find = partial(state.put, "fit.down", wanted)
+            find = partial(state.put, "fit.down", search_key)
             st.button("Find the minimum", key="fit-down", icon=icon, help=hint, on_click=find)
-        elif not is_searched:
+        elif not has_minimum:
             long_work.result(minimum_job, "Searching for the minimum", "The search failed", timeout=0)
         else:
             least = min(capacity.limited_bytes(point.plan) for point in points)

@@ -134,7 +134,7 @@ function boxesForNames({ plan, scene, plane }, rows) {
 }
 
 /** Draw the peak step (dotted), and each arena's label, start and end (solid). In the view "map", also draw the lower
- * bounds (dotted) and capacities (dashed). For one memory, draw its capacity too, but neither labels nor bounds. */
+ * bounds (dotted) and capacities (dashed). For one memory, draw its capacity too, but no bounds. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look } = frameState, { stripArena } = scene;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
