@@ -98,7 +98,7 @@ def gate_markdown(
         comparison = compare(before, after)
         counted = [(kind, comparison.totals[kind][0]) for kind in KINDS if comparison.totals[kind][0]]
         causes = [growth_causes(before, after, arena.name) for arena in comparison.arenas]
-        grown = [cause for cause in causes if cause.grown_bytes or cause.shares]
+        grown = [cause for cause in causes if cause.grown_bytes or cause.storages]
     return _rendered(
         "pull_request.md.j2",
         title=after.ir_name or "a graph",
@@ -110,7 +110,7 @@ def gate_markdown(
         before=before,
         counted=counted,
         grown=sorted(grown, key=lambda cause: (-cause.grown_bytes, cause.arena)),
-        largest=lambda cause: sorted(cause.shares, key=lambda share: (-abs(share.grown_bytes), share.tensor_id)),
+        largest=lambda cause: sorted(cause.storages, key=lambda storage: (-abs(storage.grown_bytes), storage.tensor_id)),
         link=link,
     )
 

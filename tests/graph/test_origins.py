@@ -15,7 +15,7 @@ from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
-from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import saved_graph
 from tmmu_core.graph.model import Graph, Origin
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.origin import scopes_path, source_of, stack_path
@@ -105,5 +105,5 @@ def test_saved_program_keeps_modules_and_lines() -> None:
         nodes[1]["metadata"] = {"stack_trace": ["no", "text"], "nn_module_stack": 7}
         nodes[2]["metadata"] = "nothing"
 
-    read = as_saved(read_program(changed("two_layers", change)), "x")
+    read = saved_graph(read_program(changed("two_layers", change)), "x")
     assert list(read.origins.values()) == [Origin(("up",), "nets/model.py:12")]

@@ -55,7 +55,7 @@ def test_commits_are_compared_with_the_planner_of_the_latest_run() -> None:
 
 def test_grown_and_new_tensors_are_named_with_their_bytes() -> None:
     found = growth_causes(plan_of({"a": 1, "b": 2}), plan_of({"a": 1, "b": 5, "new": 1}), "activations")
-    assert [(s.tensor_id, s.grown_bytes) for s in found.shares] == [("b", 3 * 128), ("new", 128)]
+    assert [(s.tensor_id, s.grown_bytes) for s in found.storages] == [("b", 3 * 128), ("new", 128)]
     assert (found.grown_bytes, found.slack_bytes) == (4 * 128, 0)
 
 
@@ -64,18 +64,18 @@ def test_worse_packing_is_no_growth_of_tensors() -> None:
     before, after = plan_of(lines), plan_of(lines)
     after = replace(after, arenas=tuple(replace(x, extent_bytes=x.extent_bytes + 256) for x in after.arenas))
     found = growth_causes(before, after, "activations")
-    assert (found.shares, found.slack_bytes) == ((), 256)
+    assert (found.storages, found.slack_bytes) == ((), 256)
 
 
 LINES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 6), min_size=1, max_size=5)
 
 
 @given(LINES, LINES)
-def test_shares_sum_up_to_the_growth_of_the_peak(one: dict[str, int], two: dict[str, int]) -> None:
+def test_storages_sum_up_to_the_growth_of_the_peak(one: dict[str, int], two: dict[str, int]) -> None:
     before, after = plan_of(one), plan_of(two)
     found = growth_causes(before, after, "activations")
     peaks = [_peak(plan) for plan in (before, after)]
-    assert sum(share.grown_bytes for share in found.shares) == peaks[1] - peaks[0]
+    assert sum(storage.grown_bytes for storage in found.storages) == peaks[1] - peaks[0]
     assert found.slack_bytes + peaks[1] - peaks[0] == found.grown_bytes
 
 

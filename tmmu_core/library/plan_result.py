@@ -175,8 +175,8 @@ class Plan(model.Plan):
         if before is not None:
             if getattr(before, "planning", None) is None or (self.planning is None and verdict.examined == "rows"):
                 bounded["bounded"] = with_bounds_of_rows
-            baseline_verdict = verify_plan(before)
-            verdict = verdict if baseline_verdict.ok or not verdict.ok else baseline_verdict
+            if verdict.ok and not (baseline_verdict := verify_plan(before)).ok:
+                verdict = baseline_verdict
             warnings = [*filter(None, [baseline_warning(self, before)]), *warnings]
             warnings += [f"baseline: {text}" for text in plan_warnings(before)]
         checks = gate(checked, limits, before, **bounded) if verdict.ok else ()

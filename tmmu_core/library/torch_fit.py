@@ -38,7 +38,7 @@ ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; 
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With only 1,000 search
 nodes, some packings exceed a capacity that the live bytes fit. The fit then recomputes up to twice the FLOPs."""
-LOWER = 96  # if the allocator of a GPU cannot run a plan, the next one has at most this percentage of its extent
+LOWER_PERCENT = 96  # if a GPU's allocator cannot run a plan, the next one has at most this percentage of its extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
@@ -62,8 +62,8 @@ class TorchFit(Fit[Plan]):
     def partition_fn(self) -> Callable[..., Any]:
         """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order.
 
-        If you call AOTAutograd yourself, the function fits AOTAutograd's graph. This graph copies the gradient of a
-        non-contiguous result. If only this graph exceeds the capacity, ``UnreadableInput`` is raised.
+        If you call AOTAutograd yourself, the function fits AOTAutograd's graph, which also copies the gradients of
+        non-contiguous results. It raises ``UnreadableInput`` if this graph does not fit although the step does.
         Compile forward and backward with the boxed calling convention, so that they free their arguments.
         """
 
@@ -82,9 +82,9 @@ class TorchFit(Fit[Plan]):
     def compile(self, backend: Any = "eager") -> Callable[..., Any]:
         """Return a function with the module's signature that runs the fitted step.
 
-        ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a loss, it
-        returns the loss. The function accepts only inputs with the shapes and dtypes of the example inputs.
-        The plan contains gradients that exist at the time of the fit (gradient accumulation). Others cause a warning.
+        ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a loss, the
+        function returns the loss. It accepts only inputs with the shapes and dtypes of the example inputs. The plan
+        contains the gradients that exist when the step is fitted (accumulation). Other gradients cause a warning.
         """
         return self.step.compiled(self.partition_fn, backend)
 
@@ -233,7 +233,7 @@ def largest_size(
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
     The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the found size
     differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
-    These graphs omit scratch memory of GPU kernels. If there is any, a last search includes it, up to the found size.
+    The search omits the scratch memory of GPU kernels. If the step has any, a second search includes it.
     Raises ``UnreadableInput`` if ``dims`` lacks ``largest`` or has a size that is not valid.
     """
     if largest is not None and largest not in list(dims):
@@ -378,7 +378,7 @@ def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progre
     start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
     found = lower = fit(start, capacity, allowed, progress, smallest=True)
     while device != "cpu" and lower.answer == "fits" and not _runs_on_gpu(lower.best.plan, capacity.limit_bytes):
-        lower = fit(start, Capacity(lower.best.extent_bytes * LOWER // 100), allowed, progress)
+        lower = fit(start, Capacity(lower.best.extent_bytes * LOWER_PERCENT // 100), allowed, progress)
     if lower.answer == "fits":
         return replace(lower, capacity=capacity)
     return replace(found, answer="open") if found.answer == "fits" else found

@@ -128,7 +128,7 @@ FIGURES = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_
 
 
 @dataclass(frozen=True)
-class Share:
+class StorageGrowth:
     """The live bytes of one storage at the peak of an arena, before and after a change."""
 
     tensor_id: str
@@ -149,7 +149,7 @@ class GrowthCauses:
     extent_bytes: tuple[int, int]
     peak_bytes: tuple[int, int]
     peak_steps: tuple[int, int]
-    shares: tuple[Share, ...]  # storages whose bytes at the peak differ, largest growth first, then by id bytes
+    storages: tuple[StorageGrowth, ...]  # those with other bytes at the peak, largest growth first, then by id bytes
 
     @property
     def grown_bytes(self) -> int:
@@ -206,11 +206,11 @@ def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
     step_before, bytes_before = _bytes_at_peak(before, arena)
     step_after, bytes_after = _bytes_at_peak(after, arena)
     sizes = {name: (bytes_before.get(name, 0), bytes_after.get(name, 0)) for name in bytes_before | bytes_after}
-    shares = [Share(name, *pair) for name, pair in sizes.items() if pair[0] != pair[1]]
-    shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
+    storages = [StorageGrowth(name, *pair) for name, pair in sizes.items() if pair[0] != pair[1]]
+    storages.sort(key=lambda storage: (-storage.grown_bytes, storage.tensor_id.encode("utf-8", "surrogatepass")))
     extents = [plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after)]
     peaks = sum(bytes_before.values()), sum(bytes_after.values())
-    return GrowthCauses(arena, (extents[0], extents[1]), peaks, (step_before, step_after), tuple(shares))
+    return GrowthCauses(arena, (extents[0], extents[1]), peaks, (step_before, step_after), tuple(storages))
 
 
 def _bytes_at_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:

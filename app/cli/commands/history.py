@@ -242,16 +242,16 @@ def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
         total, peak, slack = map(numbers.delta_bytes, (cause.grown_bytes, after - before, cause.slack_bytes))
         print_lines("", f"{cause.arena}: arena size {total} = peak {peak} + between tensors {slack}")
         rows = []
-        for share in cause.shares[:limit]:
-            sides = (numbers.full_bytes(n) if n else "–" for n in (share.before_bytes, share.after_bytes))
-            rows.append([share.tensor_id, numbers.delta_bytes(share.grown_bytes), numbers.change(*sides)])
+        for storage in cause.storages[:limit]:
+            sides = (numbers.full_bytes(n) if n else "–" for n in (storage.before_bytes, storage.after_bytes))
+            rows.append([storage.tensor_id, numbers.delta_bytes(storage.grown_bytes), numbers.change(*sides)])
         if rows:
             table(("live at the peak", ">change", ">bytes"), rows)
-            print_lines(numbers.of(len(rows), len(cause.shares), "changed tensor"))
+            print_lines(numbers.of(len(rows), len(cause.storages), "changed tensor"))
 
 
 def _causes_record(cause: GrowthCauses, limit: int) -> dict[str, Any]:
     figures = ("arena", "extent_bytes", "peak_bytes", "peak_steps", "grown_bytes", "slack_bytes")
-    tensors = [{**vars(share), "grown_bytes": share.grown_bytes} for share in cause.shares[:limit]]
+    tensors = [{**vars(storage), "grown_bytes": storage.grown_bytes} for storage in cause.storages[:limit]]
     record = {name: getattr(cause, name) for name in figures}
-    return record | {"tensors": tensors, "changed_tensors": len(cause.shares)}
+    return record | {"tensors": tensors, "changed_tensors": len(cause.storages)}

@@ -21,7 +21,7 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_within
 from tmmu_core.formats.pytorch import torch_module
 from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_document, pt2_operators
-from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved, constants
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import constants, saved_graph
 from tmmu_core.formats.pytorch.strides import StridedLayout
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -39,7 +39,7 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def saved(name: str) -> Graph:
-    return as_saved(pt2_archive.read_program((DATA / f"{name}.pt2").read_bytes()), name)
+    return saved_graph(pt2_archive.read_program((DATA / f"{name}.pt2").read_bytes()), name)
 
 
 def tensor(graph: Graph, name: str) -> Tensor:
@@ -255,7 +255,7 @@ def test_program_of_before_2_8_is_read() -> None:
 
     data = rewritten("two_layers", change)
     assert pt2_archive.refusal(data) == ""
-    assert as_saved(pt2_archive.read_program(data), "") == as_saved(
+    assert saved_graph(pt2_archive.read_program(data), "") == saved_graph(
         pt2_archive.read_program((DATA / "two_layers.pt2").read_bytes()), ""
     )
 
@@ -396,7 +396,7 @@ def test_damaged_weight_is_rejected() -> None:
     ],
 )
 def test_formula_is_evaluated(formula: str, value: int) -> None:
-    assert pt2_document.evaluated(formula, {"s0": 5}) == value
+    assert pt2_document.evaluate(formula, {"s0": 5}) == value
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_formula_is_evaluated(formula: str, value: int) -> None:
 )
 def test_malformed_formula_is_rejected(formula: str) -> None:
     with pytest.raises(pt2_document.SizeUnknown):
-        pt2_document.evaluated(formula, {"s0": 5})
+        pt2_document.evaluate(formula, {"s0": 5})
 
 
 # --- layouts ---------------------------------------------------------------------------------------------------------

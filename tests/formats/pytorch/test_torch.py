@@ -186,7 +186,7 @@ def test_slice_of_an_empty_tensor_is_empty(reader: str) -> None:
             return torch.cat([x, x[:0].exp()[:, 4:].reshape(0, 8)])
 
     data = saved(Sliced())
-    graph = read_graph(data, "p.pt2") if reader == "traced" else pt2_graph.as_saved(read_program(data), "p")
+    graph = read_graph(data, "p.pt2") if reader == "traced" else pt2_graph.saved_graph(read_program(data), "p")
     assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 2 * 2 * 8 * 4
 
 
@@ -373,7 +373,7 @@ class Returned(nn.Module):
 @pytest.mark.parametrize("reader", ["traced", "as saved"])
 def test_input_that_the_program_writes_is_kept_to_the_end(reader: str, module: type[nn.Module]) -> None:
     data = saved(module())
-    graph = read_graph(data, "p.pt2") if reader == "traced" else pt2_graph.as_saved(read_program(data), "p")
+    graph = read_graph(data, "p.pt2") if reader == "traced" else pt2_graph.saved_graph(read_program(data), "p")
     plan = plan_graph(graph).plan
     assert plan.death[plan.size == 2 * 8 * 4].max() == plan.steps
 
@@ -388,7 +388,7 @@ class Writes(nn.Module):
 
 
 def test_result_in_an_argument_has_no_memory_of_its_own() -> None:
-    graph = pt2_graph.as_saved(read_program(saved(Writes())), "p")
+    graph = pt2_graph.saved_graph(read_program(saved(Writes())), "p")
     assert [each.id for each in graph.tensors if each.view is None] == ["x", "gt", "lt", "empty_like", "empty_like_1"]
 
 

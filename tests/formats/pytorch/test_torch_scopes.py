@@ -9,7 +9,7 @@ import pytest
 
 import tmmu
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
-from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import saved_graph
 from tmmu_core.formats.pytorch.torch_module import import_torch, read
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -111,7 +111,7 @@ def test_plan_of_control_flow_has_the_bytes_that_pytorch_allocates(name: str, re
     module, inputs = PROGRAMS[name]
     exported = torch.export.export(module(), inputs())
     data = saved(exported)
-    graph: Graph = read(data, "program.pt2") if reader == "traced" else as_saved(read_program(data), "program")
+    graph: Graph = read(data, "program.pt2") if reader == "traced" else saved_graph(read_program(data), "program")
     plan = tmmu.plan(graph, planner="exact")
     assert plan.incomplete == ()
     assert verify_plan(plan, graph).ok
@@ -169,7 +169,7 @@ def test_casts_of_autocast_make_a_saved_plan_incomplete(enabled: bool) -> None:
 
     data = saved(torch.export.export(Autocast(), (torch.ones(4, WIDTH),)))
     assert tmmu.plan(data).incomplete == ()
-    assert bool(tmmu.plan(as_saved(read_program(data), "program")).incomplete) == enabled
+    assert bool(tmmu.plan(saved_graph(read_program(data), "program")).incomplete) == enabled
 
 
 def test_notes_name_programs_that_pytorch_cannot_trace() -> None:

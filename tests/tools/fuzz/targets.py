@@ -226,7 +226,7 @@ def _use_archive(data: bytes) -> None:
     from tests.tools.fuzz.uses import use_graph
     from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_graph
 
-    use_graph(pt2_graph.as_saved(pt2_archive.read_program(data), "given"))
+    use_graph(pt2_graph.saved_graph(pt2_archive.read_program(data), "given"))
 
 
 def _use_arenas(data: bytes) -> None:

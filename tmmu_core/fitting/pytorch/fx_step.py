@@ -33,7 +33,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import signature_of
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported_joint, new_leaves, state_error
 from tmmu_core.graph.model import Graph
 
 _DEVICES = ("cpu", "cuda")  # kinds of devices of ``torch.autocast``
@@ -139,7 +139,7 @@ class TorchStep:
                 hint="Build the module with real tensors, fit it again, and compile the new fit.",
             )
         compiler = boxed_nop if backend == "eager" else backend
-        trace = exported(module, self.call, self.name, stand_in=False)
+        trace = exported_joint(module, self.call, self.name, stand_in=False)
         with (
             self._autocast_as_traced(),
             torch.enable_grad(),
@@ -293,14 +293,14 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
     Raises ``UnreadableInput`` if it cannot be traced, has no backward pass, or depends on state that is not in tensors.
     """
     accumulated = parameters_with_gradients(module)
-    trace = partial(exported, module, call, name, stand_in=_has_no_data(module, call))
+    trace = partial(exported_joint, module, call, name, stand_in=_has_no_data(module, call))
     with torch.enable_grad(), trace() as (joint, mode, observed):
         code = joint.graph_module.code
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     plain = {path: values for path, values in observed.changed.items() if not has_tensors(values[1])}
     if plain and _code_of_next_step(trace, module.module, plain) not in (code, None):
-        raise reads_state(plain, name)
+        raise state_error(plain, name)
     if executed.generators and _sets_generators(trace, executed.generators):
         raise UnreadableInput(
             "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call.",

@@ -6,8 +6,8 @@
                                         if none fits: a new segment of 2 MiB, 20 MiB or a multiple of 2 MiB (cudaMalloc)
                                         if that exceeds the limit: release all free segments, and try again
 
-Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``, ``should_split``, ``free_block``,
-``release_blocks``) with the default settings.
+A lane is a stream and a memory pool. Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``,
+``should_split``, ``free_block``, ``release_blocks``) with the default settings.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CachingAllocator:
         self._next_address = BASE_ADDRESS
 
     def alloc(self, size: int, lane: Hashable = 0) -> Block:
-        """Return a block from a segment of ``lane`` (a stream and a memory pool). Raises :class:`OutOfMemory`."""
+        """Return a block of at least ``size`` bytes from a segment of ``lane``. Raises :class:`OutOfMemory`."""
         size = max(BLOCK_UNIT, -(-size // BLOCK_UNIT) * BLOCK_UNIT)
         is_small = size <= SMALL_SIZE
         pool = self._pools.setdefault((lane, is_small), [])

@@ -22,7 +22,7 @@ from tmmu_core.base.child_process import limit_process, run_module, serve
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, installed, need
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refusal
 from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
-from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import saved_graph
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.native import native_file
 
@@ -97,15 +97,15 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
     With PyTorch the graph is traced. It is a training step if a parameter needs a gradient and the only result is a
     floating-point scalar, else a forward pass. Without PyTorch, or if tracing fails (``while_loop``, ``map``, ``scan``)
-    it is the forward pass as saved, with a note. The keys of ``envelopes`` are the names of :func:`open_dims`. An open
-    size is set to its upper bound in ``envelopes``, else to its value in the example inputs.
+    it is the forward pass as saved, with a note. The keys of ``envelopes`` are the names of :func:`dynamic_dims`. A
+    dynamic size is set to its upper bound in ``envelopes``, else to its value in the example inputs.
     """
     envelopes = envelopes or {}
     program = read_program(data)
     point = chosen_sizes(program, envelopes)
     program = program.at(point)
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
-    saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
+    saved = with_dims(saved_graph(program, f"{stem} (as saved)"), program, envelopes)
     has_torch = installed("torch")
     traced = _traced_in_child(data, stem, point) if has_torch else None
     if traced is not None:
@@ -136,11 +136,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _trace(data: bytes, name: str, point: dict[str, int]) -> dict[str, str]:
-    from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
+    from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuild
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, joint_of, with_loss
 
     saved = read_program(data).at(point)
-    program = rebuilt(saved)
+    program = rebuild(saved)
     call = Call(tuple(program.example), {}, program.input_names)
     graph = joint_of(with_loss(program.module, None), call, program.is_loss, name)
     constants = {each.target for each in saved.inputs if each.role == "constant"}  # traced as buffers
@@ -149,7 +149,7 @@ def _trace(data: bytes, name: str, point: dict[str, int]) -> dict[str, str]:
     return {"graph": native_file.encode_json(graph).decode()}
 
 
-def open_dims(program: Program) -> dict[str, str]:
+def dynamic_dims(program: Program) -> dict[str, str]:
     """Return name → symbol of the dynamic sizes, in the order of the inputs; data-dependent sizes are last.
 
     The file does not contain the names of ``torch.export.Dim``. The name of a dynamic size is the first input and axis
@@ -167,7 +167,7 @@ def open_dims(program: Program) -> dict[str, str]:
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
     """Return symbol → upper bound of each dynamic size in ``envelopes``. Raises ``InvalidIrShapes`` if out of range."""
-    symbol_of = {name: symbol for name, symbol in open_dims(program).items() if name in envelopes}
+    symbol_of = {name: symbol for name, symbol in dynamic_dims(program).items() if name in envelopes}
     for name, symbol in symbol_of.items():
         low, high = program.ranges.get(symbol, (0, envelopes[name].max))
         for size in (envelopes[name].max, envelopes[name].min):
@@ -180,7 +180,7 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
 
 def with_dims(graph: Graph, program: Program, envelopes: Mapping[str, Dim]) -> Graph:
     """Return ``graph`` with the dynamic sizes as dimensions; sizes not in ``envelopes`` are fixed and assumed."""
-    symbol_of = open_dims(program)
+    symbol_of = dynamic_dims(program)
     sizes = {name: program.symbols[symbol] for name, symbol in symbol_of.items() if symbol in program.symbols}
     return msgspec.structs.replace(
         graph,

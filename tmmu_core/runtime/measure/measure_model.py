@@ -22,7 +22,7 @@ from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.open_file import read_at, read_graph
 from tmmu_core.formats.pytorch import torch_module
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
-from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import saved_graph
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.making.make import make_plan
@@ -199,7 +199,7 @@ def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     program, fixed = read_program(data), {dim: Dim(size, size) for dim, size in dims.items()}
     symbols = torch_module.chosen_sizes(program, fixed)
     program = program.at(symbols)
-    graph = torch_module.with_dims(as_saved(program, name), program, fixed)
+    graph = torch_module.with_dims(saved_graph(program, name), program, fixed)
     dim_sizes = {key: dim.max for key, dim in graph.dims.items()}
     answer = _run_child("torch", {"point": symbols}, data)
     allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])

@@ -24,7 +24,7 @@ from tmmu_core.graph.model import Role
 
 WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants_config.json")
 """The members that list weights: parameters and saved buffers, then lifted constants and other buffers."""
-OLDER = "exported_program.json"
+OLDER_PROGRAM = "exported_program.json"  # end of the name of the program's member, before PyTorch 2.8
 LEAST_UNBOUNDED = 1 << 40  # upper bounds from this value on count as no bound: PyTorch then writes a huge integer
 COPY = "Copy the file again, or save the program again with torch.export.save."
 _DAMAGE = (
@@ -88,7 +88,7 @@ def refusal(data: bytes) -> str:
         names = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except _DAMAGE:
         return ""  # the reader reports the damage
-    if any(name.rpartition("/")[2] == "archive_format" or name.endswith(OLDER) for name in names):
+    if any(name.rpartition("/")[2] == "archive_format" or name.endswith(OLDER_PROGRAM) for name in names):
         return ""
     return "it contains no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
 
@@ -109,7 +109,7 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
     repeated = next((name for name, after in pairwise(sorted(names)) if name == after), None)
     if repeated is not None:  # zip readers differ in which member they open
         raise UnreadableInput(f"the archive contains the member {repeated!r} twice.", hint=COPY)
-    programs = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:] == ["models", "model.json"]]
+    programs = [n for n in names if n.endswith(OLDER_PROGRAM) or n.split("/")[-2:] == ["models", "model.json"]]
     programs = programs or [name for name in names if name.endswith(".json") and name.split("/")[-2:-1] == ["models"]]
     if len(programs) != 1:
         what = f"the archive contains {f'{len(programs)} programs' if programs else 'no program'} under models/."

@@ -34,7 +34,7 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 class Formula(msgspec.Struct, frozen=True):
-    """An open (symbolic) size."""
+    """A dynamic (symbolic) size."""
 
     expr_str: str = ""
     hint: Hint | None = None
@@ -157,7 +157,7 @@ register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module, Docum
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return a size; ``ignore_recorded``: ignore its value in the example. Raises :class:`SizeUnknown`."""
+    """Return the value of a size; ``ignore_recorded``: not its value in the example. Raises :class:`SizeUnknown`."""
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:
@@ -165,7 +165,7 @@ def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False
     elif not ignore_recorded and size.example is not None:
         found = size.example
     else:
-        found = evaluated(size.as_expr.expr_str, symbols)
+        found = evaluate(size.as_expr.expr_str, symbols)
     if not 0 <= found <= LARGEST:
         raise SizeUnknown(f"it is {strict.shown(found)}, and a size is from 0 to 2^63 − 1")
     return found
@@ -186,7 +186,7 @@ def data_dependent_symbols(size: Size) -> list[str]:
     return re.findall(r"\bu\d{1,9}\b", size.as_expr.expr_str[:LONGEST_FORMULA])
 
 
-def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
+def evaluate(formula: str, symbols: Mapping[str, int]) -> int:
     """Evaluate ``formula`` to a whole number. Raises :class:`SizeUnknown`."""
     if len(formula) > LONGEST_FORMULA:
         raise SizeUnknown(f"its formula is longer than {LONGEST_FORMULA} characters")
@@ -210,7 +210,7 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
             found = float(text)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
             if name not in symbols:
-                raise SizeUnknown(f"the size {strict.shown(name)} is open, and the example has no value for it")
+                raise SizeUnknown(f"the size {strict.shown(name)} is dynamic, and the example has no value for it")
             found = Fraction(symbols[name])
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             found = -_value(inner, symbols)

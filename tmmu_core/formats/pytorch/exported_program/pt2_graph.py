@@ -40,7 +40,7 @@ AUTOCAST = "the casts of autocast, which the file does not contain"
 STRIDED = 7  # the serialised number of the dense layout
 
 
-def as_saved(program: Program, name: str) -> Graph:
+def saved_graph(program: Program, name: str) -> Graph:
     """Return the graph of the forward pass. Raises ``UnreadableInput`` for an unknown size or a broken reference."""
     reader = _Reader(program)
     nodes, outputs = tuple(reader.nodes), tuple(dict.fromkeys(reader.outputs))
@@ -94,7 +94,7 @@ class _UniqueNames:
 
 
 class _Reader:
-    """Nodes and tensors collected from a program; a ``scopes.Host``."""
+    """Converter of a program: collects its nodes and tensors; a ``scopes.Host``."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -137,8 +137,8 @@ class _Reader:
             elif layouts and member in first_of:
                 self._view_in(*given, first_of[member])
             else:
-                whole = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
-                value = self._own_storage(*given, whole)
+                shared = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
+                value = self._own_storage(*given, shared)
                 if layouts:
                     first_of[member] = value
                 if incoming.role == "input":
@@ -146,6 +146,7 @@ class _Reader:
             known[member, layout] = self.values[incoming.name]
 
     def _copy_back(self, new: str, target: str) -> None:
+        """Append a copy of the value ``new`` to the buffer or input ``target``, unless they share their storage."""
         buffer, value = self._value(self.graph_name_of.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return

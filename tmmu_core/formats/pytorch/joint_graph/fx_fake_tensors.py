@@ -22,7 +22,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-import torch._decomp.decompositions  # it registers the decompositions that ``_kernels`` looks for
+import torch._decomp.decompositions  # it registers the decompositions that ``_without_decompositions`` removes
 import torch.utils.checkpoint
 from torch._functorch._aot_autograd import collect_metadata_analysis
 from torch._subclasses import FakeTensor, FakeTensorMode
@@ -300,9 +300,9 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
-    """Context manager: ``transformers`` reads no values, and the traced operators are the operators of eager mode."""
+    """Context manager: skip reads of values, and trace the operators of eager mode (``train``: one for dropout)."""
     decomposed = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
-    with value_checks_disabled(), _replaced(*_IN_JOINT_GRAPH), _kernels(decomposed):
+    with value_checks_disabled(), _replaced(*_IN_JOINT_GRAPH), _without_decompositions(decomposed):
         yield
 
 
@@ -353,11 +353,11 @@ def while_built() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kernels(decomposed: frozenset[str]) -> Iterator[None]:
-    """Context manager: no decompositions before autograd, except for the operators in ``decomposed``."""
+def _without_decompositions(kept: frozenset[str]) -> Iterator[None]:
+    """Context manager: remove the decompositions before autograd, except those of the operators in ``kept``."""
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
     removed = []
-    for name in sorted(set(torch.ops.aten) - decomposed):
+    for name in sorted(set(torch.ops.aten) - kept):
         packet = getattr(torch.ops.aten, name)
         for operator in (getattr(packet, overload) for overload in packet.overloads()):
             if keys[0] in operator.py_kernels:

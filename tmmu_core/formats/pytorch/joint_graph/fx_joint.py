@@ -211,11 +211,10 @@ class JointReader(torch.fx.Interpreter):
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
         self.phase = "backward"
         for placeholder, (descriptor, value) in self.tangents.items():
-            result = getattr(
-                descriptor.output, "base_of", descriptor.output
-            )  # instead of a base, the result that is a view of it
-            output = self.signature.plain.get(getattr(result, "idx", -1))
-            reads = [self.id_of[id(self.env[output])]] if output is not None else []
+            output = descriptor.output
+            result = getattr(output, "base_of", output)  # for a base: the result that is a view of it
+            node = self.signature.plain.get(getattr(result, "idx", -1))
+            reads = [self.id_of[id(self.env[node])]] if node is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
             ids = self._add(name, value, "gradient")
             self.dependent.update(ids)

@@ -155,7 +155,7 @@ class RebuiltProgram:
         return torch.empty_strided(shape, strides, dtype=_dtype(meta.dtype), device="cpu")
 
 
-def rebuilt(program: Program) -> RebuiltProgram:
+def rebuild(program: Program) -> RebuiltProgram:
     """Return the program with fake tensors. Raises ``ValueError``, ``UnreadableInput``, or errors of damaged files."""
     mode = shared_mode()
     mode.allow_fallback_kernels = False  # an operator without a rule for fake tensors would run on real tensors

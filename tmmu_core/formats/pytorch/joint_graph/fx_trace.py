@@ -141,7 +141,7 @@ def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
     for part in module.module.modules():
         part.training = train
     try:
-        with torch.set_grad_enabled(train), exported(module, call, name, eager=False) as (joint, mode, _):
+        with torch.set_grad_enabled(train), exported_joint(module, call, name, eager=False) as (joint, mode, _):
             from tmmu_core.formats.pytorch.joint_graph.fx_joint import JointReader  # an older PyTorch cannot import it
 
             reader = JointReader(joint.graph_module, call.input_names)
@@ -153,7 +153,7 @@ def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
 
 
 @contextlib.contextmanager
-def exported(
+def exported_joint(
     module: Any, call: Call, name: str, *, stand_in: bool = True, eager: bool = True
 ) -> Iterator[tuple[Any, Any, Observed]]:
     """Yield AOTAutograd's joint graph of ``module`` with descriptors, its fake mode, and an ``Observed``.
@@ -271,10 +271,10 @@ def _refuse_state(module: Any, changed: Mapping[str, tuple[Any, Any]], name: str
     read = {id(getattr(module, node.target, None)) for node in module.graph.nodes if node.op == "get_attr"}
     paths = [path for path, (old, _) in changed.items() if any(id(each) in read for each in tree_leaves(old))]
     if paths:
-        raise reads_state(paths, name)
+        raise state_error(paths, name)
 
 
-def reads_state(paths: Iterable[str], name: str) -> UnreadableInput:
+def state_error(paths: Iterable[str], name: str) -> UnreadableInput:
     """Return the error of a module whose step reads attributes that it sets for the next step."""
     what = f"the forward pass reads values that it sets for the next step: attribute {', '.join(map(repr, paths))}."
     return UnreadableInput(what, "Make it a tensor in a buffer: register_buffer in __init__.", source=name)

@@ -135,12 +135,12 @@ def _segment_of_block(blocks: Device, start: I64, end: I64, birth: I64, death: I
     return segment_of if (blocks.address + blocks.size <= end[segment_of]).all() else None
 
 
-def _packed(birth: I64, death: I64, size: I64, tie: I64, max_bytes: int) -> I64 | None:
+def _packed(birth: I64, death: I64, size: I64, tie_breaker: I64, max_bytes: int) -> I64 | None:
     """Return offsets within ``max_bytes``; ``None`` if the planner finds none, or above ``GREEDY_UP_TO`` ranges."""
     if len(birth) > GREEDY_UP_TO:
         return None
     ids = tuple(map(str, range(len(birth))))
-    order = np.lexsort((tie, -size, birth))  # the planners expect the normative order
+    order = np.lexsort((tie_breaker, -size, birth))  # the planners expect the normative order
     alignment = np.ones(len(birth), np.uint64)
     problem = Problem("segments", ids, birth[order], death[order], size[order].astype(np.uint64), alignment)
     entry = ARENA_PLANNERS["portfolio" if len(ids) <= PORTFOLIO_UP_TO else "greedy"]

@@ -220,12 +220,12 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     """Return a device's live ranges, sorted by birth and address, from its events and its blocks at the end."""
     _set_private_lanes(events, segments)
     rows = array("q")
-    allocated, steps = _traced(events, rows)
-    for at, (block, segment) in dict(_active(segments)).items():
-        if at not in allocated:
+    allocated, steps = _add_traced_ranges(events, rows)
+    for addr, (block, segment) in dict(_active_blocks(segments)).items():
+        if addr not in allocated:
             requested = block.size if block.requested_size is None else block.requested_size
             lane_row = events.lanes.setdefault(segment.lane, len(events.lanes))
-            rows.extend((0, max(steps, 1), at, requested, block.stack, lane_row, 0, events.is_recorded))
+            rows.extend((0, max(steps, 1), addr, requested, block.stack, lane_row, 0, events.is_recorded))
     columns = np.frombuffer(rows, np.int64).reshape(-1, 8).T
     columns = columns[:, columns[3] > 0]
     _end_early_ranges(*columns[:3])
@@ -250,7 +250,7 @@ def _set_private_lanes(events: Events, segments: Sequence[Segment]) -> None:
     events.lane = array("i", lane.tobytes())
 
 
-def _traced(events: Events, rows: "array[int]") -> tuple[set[int], int]:
+def _add_traced_ranges(events: Events, rows: "array[int]") -> tuple[set[int], int]:
     """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``."""
     # A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
     allocated: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
@@ -278,7 +278,7 @@ def _traced(events: Events, rows: "array[int]") -> tuple[set[int], int]:
     return set(allocated), step
 
 
-def _active(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
+def _active_blocks(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
     """Yield ``(address, (block, segment))`` of allocated blocks; a missing address is the end of the previous block."""
     for segment in segments:
         end = segment.address

@@ -1,4 +1,4 @@
-"""PyTorch's allocator snapshot (``torch.cuda.memory._snapshot()``), pickled or as JSON, as a finished plan.
+"""Read PyTorch's allocator snapshot (``torch.cuda.memory._snapshot()``, a pickle or JSON) as a finished plan.
 
 ::
 
@@ -188,8 +188,8 @@ def _notes(found: History) -> Iterator[str]:
     if events.repeated_frees:
         yield f"{events.repeated_frees:,} frees of blocks that are already free are omitted"
     failed = np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM)
-    for at in failed[:1].tolist():
-        step, requested, free = int(events.step[at]), short_bytes(events.size[at]), short_bytes(events.addr[at])
+    for k in failed[:1].tolist():
+        step, requested, free = int(events.step[k]), short_bytes(events.size[k]), short_bytes(events.addr[k])
         yield f"{len(failed):,} allocations failed; the first, at step {step:,}, requested {requested} with {free} free"
 
 
@@ -213,21 +213,21 @@ def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     is_autograd_thread = has_phases & (stack == codes.NO_STACK) & ~found.is_before
     stack = np.where(is_autograd_thread, codes.BACKWARD, stack)
     code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.CODE_COUNT)], np.int64)[stack]
-    of_phase = _PhaseColumns(found, stack, freed_by)
+    lifetime = _PhaseColumns(found, stack, freed_by)
 
-    code[(stack == codes.OPTIMIZER) & of_phase.outlasts_phase] = STATES
-    code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~of_phase.outlasts_phase] = OTHERS
+    code[(stack == codes.OPTIMIZER) & lifetime.outlasts_phase] = STATES
+    code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~lifetime.outlasts_phase] = OTHERS
     without_phase = (stack == codes.NO_PHASE) & ~found.is_before
-    read_in_backward = of_phase.ends_in_backward & (of_phase.birth_phase != codes.BACKWARD)
-    code[without_phase & ((of_phase.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
+    read_in_backward = lifetime.ends_in_backward & (lifetime.birth_phase != codes.BACKWARD)
+    code[without_phase & ((lifetime.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
     unknown = found.is_before & (stack == codes.NO_STACK)
-    code[unknown & of_phase.ends_in_backward] = ACTIVATIONS
+    code[unknown & lifetime.ends_in_backward] = ACTIVATIONS
     code[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
-    gradients = _most_live_at_once(found, of_phase.is_gradient & of_phase.outlasts_allocations)
-    if gradients or not of_phase.is_gradient.any():
-        for at in (unknown & of_phase.never_freed, without_phase & of_phase.never_freed & (of_phase.birth_phase == -1)):
-            _categorise_by_size(found, at, gradients, code)
-    return code, of_phase.birth_phase
+    gradients = _most_live_at_once(found, lifetime.is_gradient & lifetime.outlasts_allocations)
+    if gradients or not lifetime.is_gradient.any():
+        for rows in (unknown, without_phase & (lifetime.birth_phase == -1)):
+            _categorise_by_size(found, rows & lifetime.never_freed, gradients, code)
+    return code, lifetime.birth_phase
 
 
 class _PhaseColumns:
@@ -238,6 +238,7 @@ class _PhaseColumns:
         with_phase = np.flatnonzero((own >= 0) & ~found.is_before)
         order = with_phase[np.argsort(found.birth[with_phase], kind="stable")]
         self._steps, phases = found.birth[order], own[order]
+        # A group consists of consecutive allocations of one phase.
         groups = np.cumsum(np.concatenate(([0], phases[1:] != phases[:-1]))) if len(order) else order
         self.birth_phase = self._at(phases, found.birth)
         self.never_freed = found.death >= found.steps
@@ -274,6 +275,7 @@ def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Count
 
 
 def _most_live_at_once(found: Device, rows: NDArray[np.bool_]) -> Counter[int]:
+    """Return size → the maximum number of allocations of this size in ``rows`` that are live at once."""
     birth, death, sizes = (column[rows].tolist() for column in (found.birth, found.death, found.size))
     begins, ends = (zip(steps, repeat(change), sizes) for steps, change in ((birth, 1), (death, -1)))
     now: Counter[int] = Counter()
