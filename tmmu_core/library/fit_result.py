@@ -87,7 +87,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators that limit the answer. None is recomputed. Unknown operators keep their relative order."""
+        """Operators that limit the answer, because they are not recomputed. Unknown ones also keep their order."""
         return self.fitted.unknown
 
     @property

@@ -85,7 +85,7 @@ RUNS = sql.Table(
     sql.Index("ix_runs_graph_model", "graph", "model"),
 )
 
-_REQUEST = sql.Column("asked", sql.Text, key="request", nullable=False)  # the name in old stores
+_REQUEST = sql.Column("asked", sql.Text, key="request", nullable=False)  # old stores have the column ``asked``
 SWEEPS = sql.Table("sweeps", METADATA, _key("sweep", sql.String), *_names("at"), _REQUEST, *_numbers("points"))
 
 SWEEP_POINTS = sql.Table(

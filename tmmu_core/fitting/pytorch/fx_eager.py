@@ -26,7 +26,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import random_state_kept
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable, refuse_inputs
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, refuse_inputs, trace_error
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Origin, Phase, Role, Tensor
 
 
@@ -68,7 +68,7 @@ def eager_step(
         try:
             result = _run(module, args, kwargs, recorder)
         except Exception as error:  # any error of the model's code under fake tensors
-            raise not_traceable(error, name, module) from error
+            raise trace_error(error, name, module) from error
         finally:
             if recorder.has_bodies:
                 # PyTorch compiles control flow; with these entries in its cache, the next trace of a cond fails.

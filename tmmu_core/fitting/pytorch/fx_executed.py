@@ -19,7 +19,7 @@ from tmmu_core.fitting.pytorch.fx_memory import scratch_bytes
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, JointReader, has_strides_of
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import signature_of
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import CALL_ONCE, not_traceable
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import CALL_ONCE, trace_error
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import Graph, Tensor
 
@@ -49,7 +49,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     try:
         reading.run_on_placeholders(mode)
     except Exception as error:  # any error of a fake kernel
-        raise not_traceable(error, name) from error
+        raise trace_error(error, name) from error
     if reading.phase == "forward":
         raise UnreadableInput(
             "the module has no backward pass.",

@@ -38,7 +38,7 @@ from tmmu_core.plans.analysis.plan_notes import cells
 
 Blobs = Literal["auto", "inline", "sidecar"]
 MANIFEST = "tmmu-manifest.json"  # the file of a project that lists the generated files
-MAX_IMAGE_BYTES = 1 << 28  # above this sum of bytes, no writable arena is a static array
+MAX_STATIC_BYTES = 1 << 28  # maximum bytes of all writable arenas together, if they are static arrays
 MAX_INLINE_BYTES = 1 << 20  # maximum bytes that ``auto`` writes inline: large C arrays compile slowly
 _LINKER_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.A)
 
@@ -55,7 +55,7 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Byte
     texts = {
         f"{prefix}_memory.h": from_template("memory.h", render),
         f"{prefix}_memory.c": from_template("memory.c", render),
-        f"{prefix}_arenas.c": from_template("arenas.c", render, fits_image=buffer_bytes <= MAX_IMAGE_BYTES),
+        f"{prefix}_arenas.c": from_template("arenas.c", render, is_static=buffer_bytes <= MAX_STATIC_BYTES),
         f"{prefix}_selftest.c": from_template("selftest.c", render, checks=checks),
         "memory.ld": _linker_fragment(render),
         "CMakeLists.txt": from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),

@@ -173,7 +173,7 @@ class _Method:
             return
         place = table.table(6)
         if place is None or table.number(8, "B") == UNBOUND:
-            self.unplaced += place is None and not table.number(5, "I")  # field 5: the constant's data
+            self.unplaced += place is None and not table.number(5, "I")  # field 5: index of a constant's data
             return
         element, shape = table.number(0, "B"), table.vector(2)
         if element >= len(_ELEMENT_BYTES) or any(side < 0 for side in shape):

@@ -176,7 +176,7 @@ class _GraphBuilder:
             if not self.dynamic_inputs and dynamic.isdisjoint(reads):  # else the size can be that of a dynamic input
                 unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in dynamic]
             inplace = tflite_subgraph.permission(use.subgraph.tensors, operator.instr, reads, writes)
-            # A kernel that keeps the size of operand 0, but the file has other sizes.
+            # The kernel keeps the size of operand 0, but the result has another size in the file.
             if operator.instr in tflite_subgraph.SAME_SIZE and inplace == "none" and not unplanned:
                 ids = [use.subgraph.tensors[i].id for i in writes if i in dynamic]
                 unplanned += [f"{own}: its size in the file is a placeholder" for own in ids]

@@ -32,8 +32,8 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
             inferred = _RULES[node.op_type](node, shapes.get, values)
         elif new.keys().isdisjoint(node.input):
             continue
-        else:  # continue behind the scope, because a round of inference for each scope takes long
-            inferred = _behind_scope(node, versions.get(node.domain, 0), shapes, values)
+        else:  # infer nodes after the scope here, because another round of inference for each scope takes long
+            inferred = _after_scope(node, versions.get(node.domain, 0), shapes, values)
         for name, shape in inferred:
             previous = shapes.get(name)
             if name and shape is not None and (previous is None or _unknowns(shape) < _unknowns(previous)):
@@ -41,7 +41,7 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
     return new
 
 
-def _behind_scope(node: onnx.NodeProto, opset: int, shapes: Mapping[str, TypedShape], values: Values) -> InferredShapes:
+def _after_scope(node: onnx.NodeProto, opset: int, shapes: Mapping[str, TypedShape], values: Values) -> InferredShapes:
     """Yield the shapes that the onnx package infers for the outputs of one standard node."""
     read = [name for name in node.input if name]
     with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails

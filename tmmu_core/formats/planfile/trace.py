@@ -64,7 +64,7 @@ _IDENTITY = (
 
 
 def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:
-    """Yield the records of a plan's trace. ``digest``: only hashes of the tensors; ``replans``: records to insert."""
+    """Yield the records of a plan's trace. ``digest``: a hash instead of tensors; ``replans``: records to insert."""
     replans, head = tuple(replans), plan_document.head_values(plan)
     for arena in head["arenas"].values():
         del arena["witness"], arena["witness_step"]  # the witness of an extent may have thousands of ids

@@ -259,9 +259,9 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    A row reuses an older row in place if both have the same offset, and the row is not larger and begins at the last
-    step of the older row. The older row then ends one step earlier. All other overlapping rows are merged. The two rows
-    are also merged if a third value begins at this step: a planner could place it on bytes that are still read.
+    Overlapping rows are merged, unless the later row reuses the older one in place: it begins at the last step of the
+    older row, has the same offset, and is not larger. The older row then ends one step earlier. If a third value begins
+    at this step, the rows are merged too, because a planner could place that value on bytes that are still read.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth
@@ -361,7 +361,7 @@ def only_module(found: Sequence[Module], folder: str) -> Module:
 
 
 def with_joined_modules(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return uploaded files. The files of a module that form its plan are joined; its other files are omitted."""
+    """Return uploaded files, with those of each module's plan joined, and without other files of a module."""
     data = dict(files)
     found = modules({name: len(content) for name, content in files})
     stems = tuple({module.name.partition(".")[0] + "." for module in found if "." in module.name})

@@ -5,7 +5,7 @@
 
 /* 0: the writable arenas are the static arrays below. 1: the caller binds each of them with «p»_bind. */
 #ifndef «P»_EXTERNAL_ARENAS
-#define «P»_EXTERNAL_ARENAS «'0' if fits_image else '1'»
+#define «P»_EXTERNAL_ARENAS «'0' if is_static else '1'»
 #endif
 
 /*% include 'sections.h' %*/

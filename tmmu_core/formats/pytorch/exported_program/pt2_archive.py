@@ -25,7 +25,7 @@ from tmmu_core.graph.model import Role
 WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants_config.json")
 """The members that list weights: parameters and saved buffers, then lifted constants and other buffers."""
 OLDER_PROGRAM = "exported_program.json"  # end of the name of the program's member, before PyTorch 2.8
-LEAST_UNBOUNDED = 1 << 40  # upper bounds from this value on count as no bound: PyTorch then writes a huge integer
+LEAST_UNBOUNDED = 1 << 40  # an upper bound from here on means no bound: PyTorch writes a huge integer for it
 COPY = "Copy the file again, or save the program again with torch.export.save."
 _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),

@@ -70,7 +70,7 @@ class _Value:
     dtype: str
     storage: str  # id of the storage tensor
     nbytes: int  # of the storage
-    start: int = 0  # first byte of the storage tensor in the saved storage; above 0 only if no other slice is used
+    start: int = 0  # offset of the storage tensor in the saved storage, in bytes; 0 if several inputs share the storage
 
     def within(self, layout: StridedLayout) -> StridedLayout:
         """Return ``layout`` with its offset from the start of the storage tensor."""

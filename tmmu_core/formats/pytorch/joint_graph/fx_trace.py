@@ -174,7 +174,7 @@ def exported_joint(
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
         stack.enter_context(random_state_kept(module))
-        mode.fake_tensor_converter = FakeTensorConverter()  # the old converter has cached flags of the tensors
+        mode.fake_tensor_converter = FakeTensorConverter()  # the old converter caches flags of the tensors
         wholes = [mode.from_tensor(each) for each in _storages_of_parts(tensors)]  # else fake storages are too small
         stack.callback(wholes.clear)
         stack.enter_context(state_restored(module))  # PyTorch restores no attributes of a module with several names
@@ -197,7 +197,7 @@ def exported_joint(
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
-            raise not_traceable(error, name, module) from error
+            raise trace_error(error, name, module) from error
         _refuse_state(joint.graph_module, observed.changed, name)
         _draw_in_memory_order(joint.graph_module, mode)
         yield joint, mode, observed
@@ -307,7 +307,7 @@ def _draw_in_memory_order(module: Any, mode: Any) -> None:
         FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
 
 
-def not_traceable(error: Exception, name: str, module: Any = None) -> UnreadableInput:
+def trace_error(error: Exception, name: str, module: Any = None) -> UnreadableInput:
     """Return the error of a module whose own code raises ``error`` under fake tensors."""
     layer = "" if module is None else fx_origins.layer_of_error(error, module)
     if isinstance(error, UnreadableInput):

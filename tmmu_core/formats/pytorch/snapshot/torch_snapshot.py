@@ -52,7 +52,7 @@ class Total:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class History(Recorded, Device):
-    """One device's history; columns are in the order of the instance's rows."""
+    """Allocations of one device over time; columns are in the order of the instance's rows."""
 
     ids: tuple[str, ...]
     phase: I64
