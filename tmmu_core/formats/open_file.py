@@ -231,5 +231,5 @@ def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constan
     else:
         module = ".onnx.onnx_weights"
     with source_of_errors(name):
-        found: Constants = _load(f"{module}:constants")(data, graph, path, name)
-    return found
+        constants: Constants = _load(f"{module}:constants")(data, graph, path, name)
+    return constants

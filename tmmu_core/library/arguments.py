@@ -267,10 +267,10 @@ def limits_of(options: Mapping[str, Any], option_name: Callable[[str], str] = st
     """
     limits = []
     for name, what in LIMITS.items():
-        given = options.get(name)
-        pairs = given.items() if isinstance(given, Mapping) else [] if given is None else [(ALL, given)]
-        if isinstance(given, list):
-            pairs = [text.rpartition("=")[::2] if text.find("=") > 0 else (ALL, text) for text in given]
+        option = options.get(name)
+        pairs = option.items() if isinstance(option, Mapping) else [] if option is None else [(ALL, option)]
+        if isinstance(option, list):
+            pairs = [text.rpartition("=")[::2] if text.find("=") > 0 else (ALL, text) for text in option]
         limits += [Limit(what, _limit(option_name(name), what, value), arena) for arena, value in pairs]
     used = [name for name in dict.fromkeys(chain(*GROWTHS.values())) if options.get(name) is not None]
     if options.get("baseline") is not None:

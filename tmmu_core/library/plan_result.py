@@ -318,14 +318,14 @@ def as_plan(source: Source) -> model.Plan:
     """Return the plan of a source; a graph or instance is planned with the default options."""
     if isinstance(source, model.Plan):
         return source
-    found = arguments.open_source(source)
-    if isinstance(found, Trace):
-        if not found.complete:
+    opened = arguments.open_source(source)
+    if isinstance(opened, Trace):
+        if not opened.complete:
             raise UnreadableInput("the trace is a digest without tensors.", hint="Give the plan or the full trace.")
-        found = found.plan
-    if isinstance(found, model.Plan):
-        return Plan.of(verify_finished(found).plan)
-    result = arguments.plan_opened(found, PlanRequest())
+        opened = opened.plan
+    if isinstance(opened, model.Plan):
+        return Plan.of(verify_finished(opened).plan)
+    result = arguments.plan_opened(opened, PlanRequest())
     return Plan.of(result.plan, result)
 
 

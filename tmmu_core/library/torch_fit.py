@@ -68,14 +68,14 @@ class TorchFit(Fit[Plan]):
         """
 
         def refit(graph: Graph) -> Graph:
-            found = _fitted(graph, self.fitted.capacity, self.fitted.allowed, None, self.step.device)
-            if self.answer == "fits" and found.answer != "fits":
+            result = _fitted(graph, self.fitted.capacity, self.fitted.allowed, None, self.step.device)
+            if self.answer == "fits" and result.answer != "fits":
                 raise UnreadableInput(
-                    f"AOTAutograd's graph of the step needs {found.best.extent_bytes:,} bytes, {found.over_bytes:,} "
+                    f"AOTAutograd's graph of the step needs {result.best.extent_bytes:,} bytes, {result.over_bytes:,} "
                     "more than the capacity. It copies the gradients of non-contiguous results.",
                     hint="Use fit.compile(), or return such results with .contiguous().",
                 )
-            return found.best.plan_input.graph
+            return result.best.plan_input.graph
 
         return self.step.partition(self.graph, refit)
 
@@ -231,14 +231,14 @@ def largest_size(
     """Return the fit at the largest size of the dimension ``largest`` that fits, or at its smallest size if none fits.
 
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
-    The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the found size
+    The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the best size
     differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
     The search omits the scratch memory of GPU kernels. If the step has any, a second search includes it.
     Raises ``UnreadableInput`` if ``dims`` lacks ``largest`` or has a size that is not valid.
     """
     if largest is not None and largest not in list(dims):
         raise UnreadableInput(f"largest: {largest!r} is not in dims.", hint=GIVE_DIMS)
-    ends = {dim: _ends(dim, given) for dim, given in dims.items()}
+    ends = {dim: _ends(dim, size) for dim, size in dims.items()}
     upper = {dim: high for dim, (_, high) in ends.items()}
     name = largest if largest is not None else next(iter(ends))
     low, high = ends[name] if largest is not None else (upper[name], upper[name])
@@ -259,22 +259,22 @@ def largest_size(
 
     first = min(max(2, low), high)
     device = step_at(first).device
-    found = search_sizes(lambda size: step_at(size).graph_without_scratch, Dim(low, high), first, (2, 3), search)
-    step = step_at(found.size or low)
+    best = search_sizes(lambda size: step_at(size).graph_without_scratch, Dim(low, high), first, (2, 3), search)
+    step = step_at(best.size or low)
     if step.graph != step.graph_without_scratch:
-        found = search(lambda size: step_at(size).graph, found.size or low)
-    size = found.size or low
-    return TorchFit(found.fitted, Plan.of_candidate(found.fitted.best), step_at(size), {**upper, name: size})
+        best = search(lambda size: step_at(size).graph, best.size or low)
+    size = best.size or low
+    return TorchFit(best.fitted, Plan.of_candidate(best.fitted.best), step_at(size), {**upper, name: size})
 
 
-def _ends(name: str, given: Any) -> tuple[int, int]:
+def _ends(name: str, size: Any) -> tuple[int, int]:
     """Return the bounds of a size: a number, a pair, or a ``Dim`` of ``torch.export``. Raises ``UnreadableInput``."""
-    is_dim = hasattr(given, "min") and not isinstance(given, Integral)  # numbers of NumPy have a method ``min``
-    ends = (given.min, given.max) if is_dim else given if isinstance(given, tuple) else (given, given)
+    is_dim = hasattr(size, "min") and not isinstance(size, Integral)  # numbers of NumPy have a method ``min``
+    ends = (size.min, size.max) if is_dim else size if isinstance(size, tuple) else (size, size)
     is_pair = len(ends) == 2 and all(isinstance(end, Integral) for end in ends)
     if not isinstance(name, str) or not is_pair or not 1 <= ends[0] <= ends[1] < 2**31:
         hint = "Names are texts. A size is a number from 1 to 2**31 - 1, a pair (least, greatest), or a bounded Dim."
-        raise UnreadableInput(f"dims: {name!r}: {given!r} is not a valid size.", hint=hint)
+        raise UnreadableInput(f"dims: {name!r}: {size!r} is not a valid size.", hint=hint)
     return int(ends[0]), int(ends[1])
 
 
@@ -324,9 +324,9 @@ def trace_step(model: TorchModel) -> Any:
 def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, new_leaves, with_loss
 
-    module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
-    kwargs = dict(given) if isinstance(given, Mapping) else {}
-    args = () if isinstance(given, Mapping) else tuple(given) if isinstance(given, Sequence) else (given,)
+    module, inputs = getattr(model.module, "_orig_mod", model.module), model.example_inputs
+    kwargs = dict(inputs) if isinstance(inputs, Mapping) else {}
+    args = () if isinstance(inputs, Mapping) else tuple(inputs) if isinstance(inputs, Sequence) else (inputs,)
     return with_loss(module, model.loss), Call.of(module, *new_leaves((args, kwargs))), module._get_name()
 
 
@@ -348,8 +348,8 @@ def _peak_bytes(plan: Any) -> int:
 def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
     storages = storages_of(plan)
     on_device = np.array([arena.name == ONE_MEMORY for arena in plan.arenas])
-    held = (storages.size > 0) & on_device[storages.arena]
-    return reserved_peak(storages.birth[held], storages.death[held], storages.size[held], limit)
+    is_counted = (storages.size > 0) & on_device[storages.arena]
+    return reserved_peak(storages.birth[is_counted], storages.death[is_counted], storages.size[is_counted], limit)
 
 
 def _runs_on_gpu(plan: Any, limit: int) -> bool:
@@ -376,9 +376,9 @@ def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progre
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})
     start = initial_candidate(graph, request, progress)
     start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
-    found = lower = fit(start, capacity, allowed, progress, smallest=True)
-    while device != "cpu" and lower.answer == "fits" and not _runs_on_gpu(lower.best.plan, capacity.limit_bytes):
-        lower = fit(start, Capacity(lower.best.extent_bytes * LOWER_PERCENT // 100), allowed, progress)
-    if lower.answer == "fits":
-        return replace(lower, capacity=capacity)
-    return replace(found, answer="open") if found.answer == "fits" else found
+    first = smaller = fit(start, capacity, allowed, progress, smallest=True)
+    while device != "cpu" and smaller.answer == "fits" and not _runs_on_gpu(smaller.best.plan, capacity.limit_bytes):
+        smaller = fit(start, Capacity(smaller.best.extent_bytes * LOWER_PERCENT // 100), allowed, progress)
+    if smaller.answer == "fits":
+        return replace(smaller, capacity=capacity)
+    return replace(first, answer="open") if first.answer == "fits" else first

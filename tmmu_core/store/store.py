@@ -116,7 +116,7 @@ class Store:
         figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
         chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for _, runs_of_series in groupby(self.rows(chosen), lambda row: tuple(row[: len(series)])):
             runs = list(runs_of_series)
             changes = [k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes]
@@ -124,9 +124,9 @@ class Store:
             changed = {"changed_at": runs[last_change].at, "changed_commit": runs[last_change].commit}
             before_bytes = runs[last_change - 1].extent_bytes if last_change else None
             latest = dict(zip((*series, *figures), runs[-1], strict=True))
-            found.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
+            rows.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
         with faults_of(self.name):
-            return tuple(sorted(msgspec.convert(found, tuple[RunSeries, ...]), key=attrgetter(*series)))
+            return tuple(sorted(msgspec.convert(rows, tuple[RunSeries, ...]), key=attrgetter(*series)))
 
     def resolve(self, reference: str, like: Plan | None = None) -> Run:
         """Return the latest run of a commit or branch, preferring the settings of ``like``. Raises ``StoreFault``."""
@@ -168,10 +168,10 @@ class Store:
 
     def document(self, content: bytes) -> bytes:
         """Return the plan file (CBOR) of a content hash. Raises ``StoreFault``, also for damaged content."""
-        found = self.rows(select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content))
-        if not found:
+        stored = self.rows(select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content))
+        if not stored:
             raise StoreFault(f"no plan {content.hex()[:12]} is recorded.", store=self.name, hint="Record it again.")
-        size, data = found[0]
+        size, data = stored[0]
         if size > ceiling(UNPACKED_BYTES):
             raise limit_error(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
         document = unpacked(data, size)
@@ -231,10 +231,10 @@ class Store:
 
     def file(self, key: str) -> tuple[str, bytes] | None:
         """Return ``(name, bytes)``; ``None`` if there is no such file. Raises ``StoreFault`` if it is damaged."""
-        found = self.rows(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
-        if not found:
+        stored = self.rows(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
+        if not stored:
             return None
-        return visible(found[0][0]), self._unpacked_file(*found[0])
+        return visible(stored[0][0]), self._unpacked_file(*stored[0])
 
     def _unpacked_file(self, name: str, size: int, packed: bytes) -> bytes:
         self._refuse_large(name, size)

@@ -68,14 +68,14 @@ def read_csv(data: bytes, name: str = "") -> PlainInstance:
     line, header = next(rows, (1, None))
     if header is None:
         raise UnreadableInput("the file is empty", place="line 1", hint=_HEADER_HINT)
-    where, inclusive = _header([cell.strip() for cell in header], line)
+    position_of, inclusive = _header([cell.strip() for cell in header], line)
     with document.paused_gc():
         table = list(rows)
     for line, cells in table:
-        if len(cells) != len(where):
+        if len(cells) != len(position_of):
             hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
-            raise _fault(line, "", f"{len(cells)} fields, but the header names {len(where)}", hint)
-    columns = {name: [cells[k] for _, cells in table] for name, k in where.items()}
+            raise _fault(line, "", f"{len(cells)} fields, but the header names {len(position_of)}", hint)
+    columns = {name: [cells[k] for _, cells in table] for name, k in position_of.items()}
     instance = from_columns(columns, [line for line, _ in table], inclusive)
     return replace(instance, name=file_name(name).removesuffix(".csv"))
 
@@ -84,14 +84,14 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
     """Return the instance. ``cells``: column → cells; ``inclusive``: ``upper`` and the ends of gaps are last steps."""
 
     def numbers(column: str, most: int, empty: int | None = None) -> list[int]:
-        found: list[int] = []
+        parsed: list[int] = []
         try:
             for text in cells.get(column, absent):
                 word = digits_of(text.strip())
-                found.append(strict.whole_number(word, most) if word or empty is None else empty)
+                parsed.append(strict.whole_number(word, most) if word or empty is None else empty)
         except ValueError as error:
-            raise _fault(lines[len(found)], column, str(error).rstrip("."), "Write a whole number ≥ 0.") from None
-        return found
+            raise _fault(lines[len(parsed)], column, str(error).rstrip("."), "Write a whole number ≥ 0.") from None
+        return parsed
 
     absent = [""] * len(lines)
     ids = [name.strip() for name in cells["id"]]
@@ -182,20 +182,20 @@ def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
 
 def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
     """Return column → position, and whether the column ``upper`` is named ``end``."""
-    where: dict[str, int] = {}
+    position_of: dict[str, int] = {}
     for k, cell in enumerate(cells):
         name = COLUMN_OF.get(cell.lower())
         if name is None:
             raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", f"{_HEADER_HINT} {OTHER_NAMES}")
-        if name in where:
-            what = f"two columns are read as {name!r}: {cells[where[name]]!r} and {cell!r}"
+        if name in position_of:
+            what = f"two columns are read as {name!r}: {cells[position_of[name]]!r} and {cell!r}"
             raise _fault(line, cell, what, "Keep one of the two.")
-        where[name] = k
+        position_of[name] = k
     for name in REQUIRED:
-        if name not in where:
+        if name not in position_of:
             called = f" {name} may be called {' or '.join(ALIASES[name])}." if name in ALIASES else ""
             raise _fault(line, name, f"missing column {name!r}", f"{_HEADER_HINT}{called} {OTHER_NAMES}")
-    return where, cells[where["upper"]].lower() == "end"
+    return position_of, cells[position_of["upper"]].lower() == "end"
 
 
 _HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
@@ -225,15 +225,15 @@ def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tupl
     gaps: list[tuple[int, int]] = []
     windowed = False
     for word in text.split():
-        found = _GAP.fullmatch(word)
-        if found is None:
+        match = _GAP.fullmatch(word)
+        if match is None:
             raise _fault(line, "gaps", f"{word!r} is not a gap", "Write gaps as begin-stop, such as 7-9 12-14.")
-        begin, end = int(found[1]), int(found[2]) + inclusive
+        begin, end = int(match[1]), int(match[2]) + inclusive
         if not lower <= begin < end <= upper:
             hint = "Gaps are inside of the live range and not empty."
             raise _fault(line, "gaps", f"the gap [{begin}, {end}) is not in [{lower}, {upper})", hint)
-        windowed = windowed or bool(found[3])
-        gaps += [] if found[3] else [(begin, end)]
+        windowed = windowed or bool(match[3])
+        gaps += [] if match[3] else [(begin, end)]
     gaps.sort()
     for (_, end), (begin, _) in pairwise(gaps):
         if begin < end:

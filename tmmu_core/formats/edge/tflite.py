@@ -72,11 +72,11 @@ def graph_and_builder(data: Any, name: str) -> tuple[Graph, "_GraphBuilder"]:
         raise UnreadableInput(what, hint="Copy the file again.") from error
 
 
-def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph``. ``data`` is the file's bytes, or a memory map of the file at ``where``."""
+def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Constants:
+    """Return the constants of ``graph``. ``data`` is the file's bytes, or a memory map of the file at ``path``."""
     _, builder = graph_and_builder(data, name)
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
-    read_range = partial(in_file, where) if where else partial(in_memory, memoryview(data))
+    read_range = partial(in_file, path) if path else partial(in_memory, memoryview(data))
     stored = {name: tensor for name, tensor in builder.constants.items() if name in ids and not is_external(tensor)}
     return Constants({name: partial(read_range, *builder.file.place(tensor)) for name, tensor in stored.items()})
 
@@ -188,22 +188,22 @@ class _GraphBuilder:
     def _append_bodies(self, use: Use, name: str, operator: Operator) -> bool:
         """Append the bodies of a control-flow operator as nested scopes. Return False if they cannot be planned."""
         operands = operator.inputs[1:] if operator.instr == "IF" else operator.inputs  # without the condition
-        found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
-        if operator.instr not in BODIES or len(found) < len(operator.bodies):
+        subgraphs = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
+        if operator.instr not in BODIES or len(subgraphs) < len(operator.bodies):
             return False
-        repeated = self.repeated + sum(body.item_count for body in found if body.number in self.planned)
-        if repeated > MOST_REPEATED or not _bodies_match(use.subgraph, operator, operands, found):
+        repeated = self.repeated + sum(body.item_count for body in subgraphs if body.number in self.planned)
+        if repeated > MOST_REPEATED or not _bodies_match(use.subgraph, operator, operands, subgraphs):
             return False
         self.repeated = repeated
-        self.planned.update(body.number for body in found)
+        self.planned.update(body.number for body in subgraphs)
         is_loop = operator.instr in LOOPS
         if is_loop:
             pairs = zip(operator.outputs, operands, strict=True)
             use.variable_of.update((to, use.variable_of[at]) for to, at in pairs if at in use.variable_of)
         arguments = tuple([self._id(use, i) for i in operands])
         site = scopes.Site(name, tuple([self._id(use, i) for i in operator.outputs]))
-        kind = "Loop" if is_loop else "If" if found[1:] else "Call"
-        bodies = [self._flattener(use, body, operands, kind) for body in found]
+        kind = "Loop" if is_loop else "If" if subgraphs[1:] else "Call"
+        bodies = [self._flattener(use, body, operands, kind) for body in subgraphs]
         if is_loop:
             scopes.repeat(self, site, bodies[1], arguments, condition=bodies[0])
         else:
@@ -286,15 +286,15 @@ def _bodies_match(caller: Subgraph, operator: Operator, operands: Sequence[int],
     """Return whether the inputs and outputs of the bodies match those of the operator."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
-    wanted = [_sizes(caller, operands), _sizes(caller, operator.outputs)]
+    expected = [_sizes(caller, operands), _sizes(caller, operator.outputs)]
     for k, body in enumerate(bodies):
         is_condition = operator.instr in LOOPS and k == 0
-        found = [_sizes(body, body.inputs), _sizes(body, body.outputs)]
+        actual = [_sizes(body, body.inputs), _sizes(body, body.outputs)]
         if len(set(body.inputs)) < len(body.inputs) or any(body.tensors[i].persistent for i in body.inputs):
             return False
-        if found[0] != wanted[0] or (len(found[1]) != 1 if is_condition else found[1] != wanted[1]):
+        if actual[0] != expected[0] or (len(actual[1]) != 1 if is_condition else actual[1] != expected[1]):
             return False
-    return operator.instr not in LOOPS or wanted[0] == wanted[1]
+    return operator.instr not in LOOPS or expected[0] == expected[1]
 
 
 def _sizes(subgraph: Subgraph, tensors: Sequence[int]) -> list[int]:

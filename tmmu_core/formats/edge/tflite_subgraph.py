@@ -102,7 +102,7 @@ class ModelFile:
         self.model = tflite.Model.GetRootAs(data, 0)
         named = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
         self.dtypes = LATER_TYPES | named
-        self.found: dict[int, Subgraph] = {}
+        self.subgraphs: dict[int, Subgraph] = {}
         self.counted = 0  # number of operands, dimensions and letters that were read so far
 
     def label(self, number: int) -> str:
@@ -113,9 +113,9 @@ class ModelFile:
 
     def subgraph(self, number: int) -> Subgraph:
         """Return one subgraph. Raises ``UnreadableInput``, or ``InvalidIrShapes`` for a tensor without a size."""
-        if number not in self.found:
-            self.found[number] = self._parsed(number, self.label(number))
-        return self.found[number]
+        if number not in self.subgraphs:
+            self.subgraphs[number] = self._parsed(number, self.label(number))
+        return self.subgraphs[number]
 
     def place(self, tensor: Any) -> tuple[int, int]:
         """Return ``(offset in the file, bytes)`` of a tensor's data; ``(0, 0)`` if the file has none."""
@@ -184,12 +184,12 @@ class ModelFile:
         if is_custom:
             instr = _text(code.CustomCode() or b"CUSTOM")
         name, fields = ("VarHandleOptions", ()) if instr == "VAR_HANDLE" else SUBGRAPH_FIELDS.get(instr, ("", ()))
-        found = (operator.BuiltinOptions() or operator.BuiltinOptions2()) if name else None
+        union = (operator.BuiltinOptions() or operator.BuiltinOptions2()) if name else None
         bodies: tuple[int, ...] = ()
         variable = ""
-        if found is not None:
+        if union is not None:
             options = getattr(self.tflite, name)()
-            options.Init(found.Bytes, found.Pos)
+            options.Init(union.Bytes, union.Pos)
             bodies = tuple([int(getattr(options, field)()) for field in fields])
             if not fields:
                 variable = "/".join(filter(None, (_text(options.Container()), _text(options.SharedName()))))
@@ -239,10 +239,10 @@ def numbers(table: Any, field: str) -> list[int]:
 
 def length(table: Any, field: str) -> int:
     """Return the length of a vector of four-byte elements. Raises ``IndexError`` if it exceeds the file."""
-    found = int(getattr(table, f"{field}Length")())
-    if found * 4 > len(table._tab.Bytes):
+    count = int(getattr(table, f"{field}Length")())
+    if count * 4 > len(table._tab.Bytes):
         raise IndexError(field)
-    return found
+    return count
 
 
 def _text(data: bytes | None) -> str:

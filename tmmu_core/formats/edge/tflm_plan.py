@@ -95,9 +95,9 @@ class MicroModel:
     def ids_in(self, plan: Plan) -> dict[Key, str]:
         """Return tensor → id, for tensors with one id in ``plan``. Raises ``Misuse`` for another model or order."""
         used = Counter((number, i) for number, ids in self.uses for i in ids)
-        found = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
+        unique_ids = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
         runtime_ids = {key: _id(key) for key in self.in_arena if key in self.live_scopes}
-        for graph, ids in ((self.graph, found), (self.runtime_graph, runtime_ids)):
+        for graph, ids in ((self.graph, unique_ids), (self.runtime_graph, runtime_ids)):
             own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have been renamed
             if plan.ir_hash == own and plan.execution_order == graph.execution_order:
                 return ids
@@ -228,9 +228,9 @@ def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> b
     entries = [model.Metadata(k) for k in range(model.MetadataLength())]
     graphs = [model.Subgraphs(k) for k in range(model.SubgraphsLength())]
     used = {graph.Tensors(i).Buffer() for graph in graphs for i in range(graph.TensorsLength())}
-    for at in [entry.Buffer() for entry in entries if entry.Name() == name]:
-        buffer = model.Buffers(at) if at < model.BuffersLength() else None
-        if buffer is not None and buffer.DataLength() == len(value) and at not in used:
+    for number in [entry.Buffer() for entry in entries if entry.Name() == name]:
+        buffer = model.Buffers(number) if number < model.BuffersLength() else None
+        if buffer is not None and buffer.DataLength() == len(value) and number not in used:
             start = buffer._tab.Vector(buffer._tab.Offset(4))
             return data[:start] + value + data[start + len(value) :]
     buffers = [model.Buffers(k)._tab for k in range(model.BuffersLength())]
@@ -239,10 +239,10 @@ def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> b
     inserted = len(extended) - len(data)
     operators = [g.Operators(i)._tab for g in graphs for i in range(g.OperatorsLength())]
     for table, slot in [*((each, OFFSET_OF_DATA) for each in buffers), *((o, OFFSET_OF_OPTIONS) for o in operators)]:
-        at = table.Pos + table.Offset(slot)
-        (place,) = struct.unpack_from("<Q", data, at) if at > table.Pos else (0,)
+        position = table.Pos + table.Offset(slot)
+        (place,) = struct.unpack_from("<Q", data, position) if position > table.Pos else (0,)
         if place > 1:  # 0 and 1 mean no such data
-            struct.pack_into("<Q", extended, at + inserted, place + inserted)
+            struct.pack_into("<Q", extended, position + inserted, place + inserted)
     return bytes(extended)
 
 

@@ -86,8 +86,8 @@ def write_defaults(model: onnx.ModelProto) -> None:
 
 def bodies_of(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
     """Return the ``(attribute name, graph)`` pairs of a node's bodies."""
-    found = [(a.name, a.g) for a in node.attribute if a.HasField("g")]
-    return found + [(a.name, body) for a in node.attribute for body in a.graphs]
+    bodies = [(a.name, a.g) for a in node.attribute if a.HasField("g")]
+    return bodies + [(a.name, body) for a in node.attribute for body in a.graphs]
 
 
 def graphs(part: Any, place: str = "graph") -> Iterator[tuple[str, Any]]:
@@ -113,8 +113,8 @@ def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 def external_files(data: bytes) -> list[str]:
     """Return the paths of the external weight files of the model in ``data``, each once."""
     tensors = tensors_of(onnx.ModelProto.FromString(data))
-    found = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
-    return list(dict.fromkeys(found))
+    paths = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
+    return list(dict.fromkeys(paths))
 
 
 def check_weight_paths(model: onnx.ModelProto) -> None:

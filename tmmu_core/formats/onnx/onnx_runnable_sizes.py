@@ -58,7 +58,7 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
 
 def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[str]) -> dict[str, tuple[Dim, str]]:
     """Return dimension → (bounds of the only size with which a reshape can run, the name of the reshape)."""
-    found: dict[str, tuple[Dim, str]] = {}
+    bounds_of: dict[str, tuple[Dim, str]] = {}
     for node in model.graph.node:
         shapes = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
         if operator_name(node) != "Reshape" or () in shapes:
@@ -69,15 +69,15 @@ def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[st
         is_one = len(missing) == 1 and len(result_names) == len(names) - 1 and missing[0] in dims
         if is_one and factor and not result_factor % factor:
             size = result_factor // factor
-            found.setdefault(missing[0], (Dim(size, size), node.name or node.output[0]))
-    return found
+            bounds_of.setdefault(missing[0], (Dim(size, size), node.name or node.output[0]))
+    return bounds_of
 
 
 def _lengths_of_tables(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim]) -> dict[str, tuple[Dim, str]]:
     """Return dimension → (bounds from 0 to the number of rows of a table, the node that reads the table)."""
     rows_of = {weight.name: weight.dims[0] for weight in model.graph.initializer if weight.dims}
     positions: dict[str, str] = {}  # value that contains 0 … n − 1 → the dimension n
-    found: dict[str, tuple[Dim, str]] = {}
+    bounds_of: dict[str, tuple[Dim, str]] = {}
     for node in model.graph.node:
         operator = operator_name(node)
         if operator == "Range" and facts.shape.get(node.output[0], ())[:1] in [(dim,) for dim in dims]:
@@ -87,8 +87,8 @@ def _lengths_of_tables(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, 
         elif operator == "Gather" and node.input[1] in positions and not attribute_of(node, "axis"):
             dim, rows = positions[node.input[1]], rows_of.get(node.input[0], 0)
             if 0 < rows < dims[dim].max:
-                found.setdefault(dim, (Dim(0, rows), node.name or node.output[0]))
-    return found
+                bounds_of.setdefault(dim, (Dim(0, rows), node.name or node.output[0]))
+    return bounds_of
 
 
 def _sizes_of_sums(model: onnx.ModelProto, facts: Facts) -> Iterator[tuple[str, int]]:

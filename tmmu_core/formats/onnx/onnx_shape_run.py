@@ -275,8 +275,8 @@ def infer(model: bytes) -> dict[str, Any]:
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
     inferred = SymbolicShapeInference.infer_shapes(onnx.ModelProto.FromString(model), auto_merge=True)
-    found = declared_by(inferred).items()
-    return {"shapes": {name: shape for name, shape in found if all(isinstance(n, int) and n >= 0 for n in shape[1])}}
+    declared = declared_by(inferred).items()
+    return {"shapes": {name: shape for name, shape in declared if all(isinstance(n, int) and n >= 0 for n in shape[1])}}
 
 
 def main(arguments: list[str]) -> None:

@@ -92,8 +92,8 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
             dim.Clear()
     sizes = Sizes()
     batch_names = () if any("batch" in name.lower() for name in axes) else ("B", "N")
-    for name, where in axes.items():
-        is_batch = where == {0} or "batch" in name.lower() or name in batch_names
+    for name, used_axes in axes.items():
+        is_batch = used_axes == {0} or "batch" in name.lower() or name in batch_names
         sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if is_batch else LENGTH_ENVELOPE)
         if name not in envelopes:
             sizes.assumed[name] = sizes.dims[name].min if is_batch else sizes.dims[name].max

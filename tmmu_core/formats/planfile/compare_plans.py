@@ -138,12 +138,12 @@ class Comparison:
 
     def largest(self, kind: str | None, most: int) -> list[TensorChange]:
         """Return the ``most`` largest of :meth:`changes`, by the bytes of the larger side, then by id bytes."""
-        at = self._changed(kind)
-        size = np.zeros(len(at), np.uint64)
-        for plan, rows in ((self.left, self.left_row[at]), (self.right, self.right_row[at])):
+        indexes = self._changed(kind)
+        size = np.zeros(len(indexes), np.uint64)
+        for plan, rows in ((self.left, self.left_row[indexes]), (self.right, self.right_row[indexes])):
             size[rows >= 0] = np.maximum(size[rows >= 0], plan.size[rows[rows >= 0]])
         order = np.argsort(np.uint64(2**64 - 1) - size, kind="stable")
-        return [self.change(i) for i in at[order[:most]].tolist()]
+        return [self.change(i) for i in indexes[order[:most]].tolist()]
 
     def _changed(self, kind: str | None) -> I64:
         """Return the indexes into :attr:`ids` of the tensors with this kind of change, or with any change."""
@@ -161,10 +161,11 @@ class Comparison:
         """Kind → (tensors, bytes in the candidate). ``removed``: bytes in the baseline; ``resized``: the increase."""
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
-            at = self._changed(kind)
-            sides = ((self.left, self.left_row[at]), (self.right, self.right_row[at]))
+            indexes = self._changed(kind)
+            sides = ((self.left, self.left_row[indexes]), (self.right, self.right_row[indexes]))
             before, after = (sum(plan.size[rows[rows >= 0]].tolist()) for plan, rows in sides)
-            result[kind] = (len(at), before if kind == "removed" else after - before if kind == "resized" else after)
+            size = before if kind == "removed" else after - before if kind == "resized" else after
+            result[kind] = len(indexes), size
         return result
 
     @cached_property
@@ -302,13 +303,13 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
     a, b = left_row[both], right_row[both]
 
     def differ(*columns: str) -> NDArray[np.bool_]:
-        found = np.zeros(len(both), np.bool_)
+        is_different = np.zeros(len(both), np.bool_)
         for x, y in ((getattr(left, name), getattr(right, name)) for name in columns):
             if isinstance(x, tuple):
-                found |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
+                is_different |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
             else:
-                found |= x[a] != y[b]
-        return found
+                is_different |= x[a] != y[b]
+        return is_different
 
     names = [np.array([arena.name for arena in side.arenas], object) for side in (left, right)]
     same_arena = names[0][left.arena[a]] == names[1][right.arena[b]]

@@ -211,9 +211,9 @@ def _with_current_figures(plan: Plan) -> Plan:
 
 def _digest(text: str, field: str) -> bytes:
     with contextlib.suppress(ValueError):
-        found = bytes.fromhex(text)
-        if is_token(found, of_draft=field == "replay_token"):
-            return found
+        digest = bytes.fromhex(text)
+        if is_token(digest, of_draft=field == "replay_token"):
+            return digest
     what = f"{field} is {strict.shown(text)}, not 64 hexadecimal digits."
     raise UnreadableInput(what, PLAN_AGAIN, place=f"$.{field}")
 

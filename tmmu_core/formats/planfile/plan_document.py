@@ -96,10 +96,10 @@ def schema_refusal(data: bytes, schema: str, searched: slice) -> str:
     if kind.encode() not in data:
         return refusal
     try:
-        found = document.text_field(data, "schema") or ""
+        stated = document.text_field(data, "schema") or ""
     except (UnreadableInput, msgspec.DecodeError):
         return "" if kind.encode() in data[searched] else refusal
-    return "" if found.startswith(kind) else refusal
+    return "" if stated.startswith(kind) else refusal
 
 
 def head_document(plan: Plan) -> dict[str, Any]:

@@ -324,14 +324,14 @@ class Module:
 
 def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
     """Return the modules among the files ``name → bytes``, the largest first."""
-    found = []
+    complete = []
     for assignment, size in files.items():
         stem = assignment.removesuffix(ASSIGNMENT_ENDING)
         ranges, program = companions(assignment) or ("", "")
         if stem != assignment and ranges in files:
             is_readable = files.get(program, MAX_PROGRAM_BYTES + 1) <= MAX_PROGRAM_BYTES
-            found.append(Module(stem, (assignment, ranges, *([program] if is_readable else [])), size))
-    return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
+            complete.append(Module(stem, (assignment, ranges, *([program] if is_readable else [])), size))
+    return tuple(sorted(complete, key=lambda module: (-module.size, module.name)))
 
 
 def sizes_in(folder: Path) -> dict[str, int]:
@@ -345,29 +345,29 @@ def sizes_in(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def only_module(found: Sequence[Module], folder: str) -> Module:
+def only_module(candidates: Sequence[Module], folder: str) -> Module:
     """Return the only module of a dump. Raises ``UnreadableInput`` if there are none or several."""
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
         hint = "Dump XLA with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
         hint += f"*{ASSIGNMENT_ENDING} with its *{RANGES_ENDING}."
         raise UnreadableInput("the folder contains no PyTorch snapshot and no XLA dump.", source=folder, hint=hint)
-    offered = [f"  {PurePath(folder) / module.files[0]}" for module in found[:MAX_LISTED]]
-    if len(found) > MAX_LISTED:
-        offered.append(f"  and {len(found) - MAX_LISTED} smaller ones")
+    offered = [f"  {PurePath(folder) / module.files[0]}" for module in candidates[:MAX_LISTED]]
+    if len(candidates) > MAX_LISTED:
+        offered.append(f"  and {len(candidates) - MAX_LISTED} smaller ones")
     hint = "\n".join(["Open one of these files (largest first), or open the folder with tmmu explore:", *offered])
-    raise UnreadableInput(f"the dump contains {len(found)} modules.", source=folder, hint=hint)
+    raise UnreadableInput(f"the dump contains {len(candidates)} modules.", source=folder, hint=hint)
 
 
 def with_joined_modules(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Return uploaded files, with those of each module's plan joined, and without other files of a module."""
     data = dict(files)
-    found = modules({name: len(content) for name, content in files})
-    stems = tuple({module.name.partition(".")[0] + "." for module in found if "." in module.name})
-    own = {name for module in found for name in module.files}
+    dump_modules = modules({name: len(content) for name, content in files})
+    stems = tuple({module.name.partition(".")[0] + "." for module in dump_modules if "." in module.name})
+    own = {name for module in dump_modules for name in module.files}
     unrelated = [(name, content) for name, content in files if name not in own and not name.startswith(stems)]
-    return [*unrelated, *(joined_files(module, data.__getitem__) for module in found)]
+    return [*unrelated, *(joined_files(module, data.__getitem__) for module in dump_modules)]
 
 
 def joined_files(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:

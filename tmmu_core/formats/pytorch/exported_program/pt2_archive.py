@@ -168,12 +168,12 @@ def _argument_names(module: schema.Module) -> list[str]:
         signature = module.module_call_graph[0]["signature"]
         positional, by_name = msgspec.json.decode(signature["in_spec"])[1]["children_spec"]
         argument_names = signature.get("forward_arg_names") or ()
-        found = [
+        names = [
             path
             for k, child in enumerate(positional["children_spec"])
             for path in _leaves(child, str(argument_names[k]) if k < len(argument_names) else f"input_{k}", 0)
         ]
-        return [*found, *_leaves(by_name, "", 0)]
+        return [*names, *_leaves(by_name, "", 0)]
     except (RecursionError, ValueError, TypeError, KeyError, IndexError, AttributeError):
         return []  # the inputs keep their names in the graph
 

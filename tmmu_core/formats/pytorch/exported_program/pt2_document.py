@@ -159,24 +159,24 @@ register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module, Docum
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
     """Return the value of a size; ``ignore_recorded``: not its value in the example. Raises :class:`SizeUnknown`."""
     if size.as_int is not None:
-        found = size.as_int
+        value = size.as_int
     elif size.as_expr is None:
         raise SizeUnknown("it is neither a number nor a formula")
     elif not ignore_recorded and size.example is not None:
-        found = size.example
+        value = size.example
     else:
-        found = evaluate(size.as_expr.expr_str, symbols)
-    if not 0 <= found <= LARGEST:
-        raise SizeUnknown(f"it is {strict.shown(found)}, and a size is from 0 to 2^63 − 1")
-    return found
+        value = evaluate(size.as_expr.expr_str, symbols)
+    if not 0 <= value <= LARGEST:
+        raise SizeUnknown(f"it is {strict.shown(value)}, and a size is from 0 to 2^63 − 1")
+    return value
 
 
 def symbol_in(size: Size) -> tuple[str, int] | None:
     """Return ``(symbol, value in the example)`` of a size that is one symbol with a value; ``None`` for other sizes."""
     if size.as_expr is None or size.example is None:
         return None
-    found = re.fullmatch(r"Symbol\('(\w{1,80})'[\w=, ]{0,200}\)|([A-Za-z_]\w{0,80})", size.as_expr.expr_str)
-    return (found[1] or found[2], size.example) if found else None
+    match = re.fullmatch(r"Symbol\('(\w{1,80})'[\w=, ]{0,200}\)|([A-Za-z_]\w{0,80})", size.as_expr.expr_str)
+    return (match[1] or match[2], size.example) if match else None
 
 
 def data_dependent_symbols(size: Size) -> list[str]:
@@ -205,24 +205,24 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
     """Return the value of part of a formula, at most 2^63 − 1. Assumptions (``positive=True``) are ignored."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
-            found: _Number = Fraction(number)
+            result: _Number = Fraction(number)
         case ast.Call(func=ast.Name(id="Float"), args=[ast.Constant(value=str(text))]):
-            found = float(text)
+            result = float(text)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
             if name not in symbols:
                 raise SizeUnknown(f"the size {strict.shown(name)} is dynamic, and the example has no value for it")
-            found = Fraction(symbols[name])
+            result = Fraction(symbols[name])
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            found = -_value(inner, symbols)
+            result = -_value(inner, symbols)
         case ast.BinOp(left=left, op=sign, right=right) if type(sign).__name__ in FUNCTIONS:
-            found = FUNCTIONS[type(sign).__name__](_value(left, symbols), _value(right, symbols))
+            result = FUNCTIONS[type(sign).__name__](_value(left, symbols), _value(right, symbols))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
-            found = FUNCTIONS[name](*[_value(each, symbols) for each in arguments])
+            result = FUNCTIONS[name](*[_value(each, symbols) for each in arguments])
         case _:
             raise SizeUnknown(f"{strict.shown(ast.unparse(node))} is not a formula of sizes")
-    if not -LARGEST <= found <= LARGEST or (isinstance(found, Fraction) and found.denominator > LARGEST):
+    if not -LARGEST <= result <= LARGEST or (isinstance(result, Fraction) and result.denominator > LARGEST):
         raise SizeUnknown("a value in its formula exceeds 2^63 − 1")
-    return found
+    return result
 
 
 def _power_of(base: _Number, exponent: _Number) -> _Number:

@@ -51,9 +51,9 @@ def saved_graph(program: Program, name: str) -> Graph:
     )
 
 
-def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
+def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Constants:
     """Return the constants of ``graph`` with raw bytes in the archive. Raises ``UnreadableInput`` if it is damaged."""
-    archive = where or bytes(data)
+    archive = path or bytes(data)
     program = read_program(archive)
     # Without nodes, because the sizes of their results can be unknown here.
     reader = _Reader(replace(program, graph=msgspec.structs.replace(program.graph, nodes=()), outputs=()))
@@ -128,17 +128,17 @@ class _Reader:
         known: dict[tuple[str, StridedLayout], _Value] = {}
         first_of: dict[str, _Value] = {}
         for incoming, layout, dtype in places:
-            member, given = incoming.member, (incoming.name, incoming.target, layout, dtype, incoming.role)
+            member, arguments = incoming.member, (incoming.name, incoming.target, layout, dtype, incoming.role)
             self.graph_name_of[incoming.target] = incoming.name
             is_shared = layout.dense_bytes and len(layouts_of[member]) > 1
             layouts = layouts_of[member] if is_shared else set()
             if member and (member, layout) in known:
                 self.values[incoming.name] = known[member, layout]
             elif layouts and member in first_of:
-                self._view_in(*given, first_of[member])
+                self._view_in(*arguments, first_of[member])
             else:
                 shared = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
-                value = self._own_storage(*given, shared)
+                value = self._own_storage(*arguments, shared)
                 if layouts:
                     first_of[member] = value
                 if incoming.role == "input":
@@ -169,12 +169,12 @@ class _Reader:
         written = [self._value(name) for argument in outs for name in self._tensors_in(argument.arg)]
         written = operands[:1] if op.is_in_place else written
         bases = written if op.has_out else operands
-        is_by_position = op.has_out or (op.space == "aten" and op.name in pt2_operators.VIEWS_OF_ALL)
+        has_base_per_result = op.has_out or (op.space == "aten" and op.name in pt2_operators.VIEWS_OF_ALL)
         ids: list[str] = []
         for k, name in enumerate(results):
             if name in self.values:
                 raise _broken(f"the value {name!r} is written twice")
-            ids += self._declare_result(name, op, operation, bases[k:] if is_by_position else bases)
+            ids += self._declare_result(name, op, operation, bases[k:] if has_base_per_result else bases)
         # An input that the program writes is an output, because the caller reads it.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
         node = Node(

@@ -98,8 +98,8 @@ def operator(target: str) -> Operator:
     if (edge := ONE_WORD.fullmatch(target)) is not None:
         space, name, overload = one_word_parts(edge[1], edge[2])
         return Operator(space, name, overload or "default")
-    found = _OPERATOR.fullmatch(target)
-    return Operator(found[1], found[2], found[3] or "default") if found else Operator("", target)
+    match = _OPERATOR.fullmatch(target)
+    return Operator(match[1], match[2], match[3] or "default") if match else Operator("", target)
 
 
 Flow = Literal["branch", "loop", "map", "scan", "call"]

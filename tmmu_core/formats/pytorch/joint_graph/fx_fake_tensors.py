@@ -58,9 +58,9 @@ def _replaced(*functions: tuple[str, str, Any]) -> Iterator[None]:
 
 
 def _run_in(context: Any, function: Any) -> Any:
-    def run(*given: Any, **named: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         with context():
-            return function(*given, **named)
+            return function(*args, **kwargs)
 
     return run
 
@@ -117,8 +117,8 @@ def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:
 
 def _usable(device: torch.device) -> torch.device:
     """Return ``device`` if it is an accelerator of this machine, else the CPU."""
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return device if found is not None and found.type == device.type else torch.device("cpu")
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return device if accelerator is not None and accelerator.type == device.type else torch.device("cpu")
 
 
 class StandIns:
@@ -145,11 +145,11 @@ class StandIns:
             if storage._cdata not in self.storages:
                 whole = torch.empty(int(storage.nbytes()), dtype=torch.uint8, device=device)
                 self.storages[storage._cdata] = whole.untyped_storage()
-            made = torch.empty(0, dtype=value.dtype, device=device)
-            made.set_(self.storages[storage._cdata], value.storage_offset(), value.shape, value.stride())
+            fake = torch.empty(0, dtype=value.dtype, device=device)
+            fake.set_(self.storages[storage._cdata], value.storage_offset(), value.shape, value.stride())
             if isinstance(value, torch.nn.Parameter):
-                return torch.nn.Parameter(made, value.requires_grad)
-        return made.requires_grad_(value.requires_grad and value.is_leaf)
+                return torch.nn.Parameter(fake, value.requires_grad)
+        return fake.requires_grad_(value.requires_grad and value.is_leaf)
 
     @contextlib.contextmanager
     def in_module(self, module: torch.nn.Module) -> Iterator[None]:
@@ -329,22 +329,22 @@ def while_built() -> Iterator[None]:
     Weights of a truncated normal distribution are not drawn. ``module.to(dtype)`` and similar methods work on
     fake parameters: each parameter is replaced by a new one; tied parameters stay tied.
     """
-    made: dict[tuple[int, int], tuple[Any, ...]] = {}  # ids of a conversion and a tensor → both, and the new tensor
+    conversions: dict[tuple[int, int], tuple[Any, ...]] = {}  # ids of function and tensor → both, and the result
 
     def converted(fn: Any, value: Any) -> Any:
-        if (id(fn), id(value)) not in made:
+        if (id(fn), id(value)) not in conversions:
             with torch.no_grad():
                 new = fn(value)
             if isinstance(value, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, value.requires_grad)
-            made[id(fn), id(value)] = fn, value, new
-        return made[id(fn), id(value)][2]
+            conversions[id(fn), id(value)] = fn, value, new
+        return conversions[id(fn), id(value)][2]
 
     def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
         for child in self.children() if recurse else ():
             child._apply(fn)
-        for held in (self._parameters, self._buffers):
-            held.update({name: converted(fn, value) for name, value in held.items() if value is not None})
+        for tensors in (self._parameters, self._buffers):
+            tensors.update({name: converted(fn, value) for name, value in tensors.items() if value is not None})
         return self
 
     initialised = mock.patch.object(torch.nn.init, "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor)

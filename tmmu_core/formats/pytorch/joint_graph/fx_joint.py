@@ -266,8 +266,8 @@ class JointReader(torch.fx.Interpreter):
             return False
         reads = [each for group in groups for each in group]
         if flow == "call":
-            found = self._flattener(bodies[0], operands, inline=True)(reads, node_id)
-            for value, each in zip(values, found, strict=True):
+            result_ids = self._flattener(bodies[0], operands, inline=True)(reads, node_id)
+            for value, each in zip(values, result_ids, strict=True):
                 self._rename(value, self.value_of[each])
             return True
         declared = self._declare_results(node_id, values, reads)
@@ -288,8 +288,8 @@ class JointReader(torch.fx.Interpreter):
             inner = _Body(body, signature=JointSignature((), {}, {}, {}))
             inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
             inner.prefix, inner.scope = f"{scope}/", self.scope if inline else scope
-            found = inner.run(*values, enable_io_processing=False)
-            return [self.id_of[id(each)] for each in (found if isinstance(found, (list, tuple)) else [found])]
+            results = inner.run(*values, enable_io_processing=False)
+            return [self.id_of[id(each)] for each in (results if isinstance(results, (list, tuple)) else [results])]
 
         return flatten
 
@@ -323,15 +323,16 @@ class JointReader(torch.fx.Interpreter):
             new = self.id_of[id(value if item is None else value[item])]
             after = self._unused(f"{old}.updated")
             self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
-            at = max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
-            phase: Phase = self.nodes[at].phase if at >= 0 else "forward"
-            self.nodes.insert(at + 1, Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)]))
+            producer = max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
+            phase: Phase = self.nodes[producer].phase if producer >= 0 else "forward"
+            copy = Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)])
+            self.nodes.insert(producer + 1, copy)
             self.mutated[old] = after
         gradients_of: dict[str, list[tuple[str, Any]]] = {}
-        for node, of in self.signature.outputs:
+        for node, grad_of in self.signature.outputs:
             tensor_id = self.id_of.get(id(self.env[node]))
-            if isinstance(of, descriptors.ParamAOTInput) and tensor_id is not None:
-                parameter = self.id_of[id(self.env[self.signature.placeholder_of[of]])]
+            if isinstance(grad_of, descriptors.ParamAOTInput) and tensor_id is not None:
+                parameter = self.id_of[id(self.env[self.signature.placeholder_of[grad_of]])]
                 gradients_of.setdefault(parameter, []).append((tensor_id, self.env[node]))
             elif tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
                 self.outputs.append(tensor_id)
@@ -364,8 +365,8 @@ class JointReader(torch.fx.Interpreter):
         self.tensors[added] = msgspec.structs.replace(self.tensors[parameter], id=added, role="gradient", view=None)
         backward = [k for k, draft in enumerate(self.nodes) if draft.phase == "backward"]
         writers = [k for k in backward if not set(reads).isdisjoint(self.nodes[k].outputs)]
-        at = max(writers, default=len(self.nodes) - 1)
-        self.nodes.insert(at + 1, Draft(added, instr, reads, [added], "backward", inplace))
+        last_writer = max(writers, default=len(self.nodes) - 1)
+        self.nodes.insert(last_writer + 1, Draft(added, instr, reads, [added], "backward", inplace))
         return added
 
     def native(self, name: str) -> Graph:

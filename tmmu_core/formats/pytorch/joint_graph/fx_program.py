@@ -183,7 +183,7 @@ def _checked(value: Any) -> Any:
 
 
 def _dtype(number: int) -> torch.dtype:
-    found = getattr(torch, DTYPES.get(number, ""), None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, DTYPES.get(number, ""), None)
+    if not isinstance(dtype, torch.dtype):
         raise ValueError(f"this PyTorch has no dtype number {number}")
-    return found
+    return dtype

@@ -36,7 +36,7 @@ class RankSummary:
 
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
     """Return sorted ``(rank, path)`` of a folder's snapshots. The rank is a number in the name, else the position."""
-    found = []
+    snapshots = []
     try:
         files = sorted(path for path in folder.iterdir() if path.is_file())
     except (OSError, ValueError):
@@ -45,8 +45,8 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
         with suppress(OSError), path.open("rb") as file:
             if not signatures.refusal_torch_snapshot(file.read(SIGNATURE_BYTES)):
                 rank = _RANK.search(path.name)
-                found.append((int(rank[1] or rank[2]) if rank else position, path))
-    return sorted(found)
+                snapshots.append((int(rank[1] or rank[2]) if rank else position, path))
+    return sorted(snapshots)
 
 
 def _summary(rank: int, path: Path) -> RankSummary:

@@ -100,7 +100,7 @@ def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
     """Return ``(start, end, birth, death)`` per segment; ``None`` if there is none, or one changes size or vanishes."""
     mapped_at: dict[int, tuple[int, int]] = {}
-    found = []
+    rectangles = []
     step = 0
     for action, addr, size in zip(events.action, events.addr, events.size, strict=True):
         if action == MAP:
@@ -109,14 +109,14 @@ def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, 
             reserved_size, since = mapped_at.pop(addr, (size, 0))
             if reserved_size != size:
                 return None
-            found.append((addr, addr + size, since, step))
+            rectangles.append((addr, addr + size, since, step))
         step += action in (ALLOC, FREE)
     for segment in segments:
         reserved_size, since = mapped_at.pop(segment.address, (segment.total_size, 0))
         if reserved_size != segment.total_size:
             return None
-        found.append((segment.address, segment.address + reserved_size, since, step + 1))
-    return None if mapped_at or not found else found
+        rectangles.append((segment.address, segment.address + reserved_size, since, step + 1))
+    return None if mapped_at or not rectangles else rectangles
 
 
 def _segment_of_block(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:

@@ -168,20 +168,20 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
 
 def _unpickled(data: bytes) -> _Document[Any]:
     with limited_growth(max(MIN_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
-        found = _PlainUnpickler(io.BytesIO(data)).load()
-    if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
-        found = {"segments": found}
-    segments, traces = _items(found, "segments"), _items(found, "device_traces")
+        content = _PlainUnpickler(io.BytesIO(data)).load()
+    if isinstance(content, list):  # torch.cuda.memory_snapshot() returns the segments alone
+        content = {"segments": content}
+    segments, traces = _items(content, "segments"), _items(content, "device_traces")
     blocks = sum(len(_items(each, "blocks")) for each in segments)
     events = sum(len(each) for each in traces if isinstance(each, list | tuple))
     if (len(segments) + blocks + events) * _MIN_ITEM_BYTES > len(data):
         raise UnreadableInput("the pickle contains the same event, segment or block many times.", hint=HINT)
-    return msgspec.convert(found, _Document[Any])
+    return msgspec.convert(content, _Document[Any])
 
 
-def _items(found: Any, key: str) -> Any:
+def _items(content: Any, key: str) -> Any:
     """Return the list at a key; an empty list for any other value, which ``msgspec.convert`` checks later."""
-    value = found.get(key) if isinstance(found, dict) else None
+    value = content.get(key) if isinstance(content, dict) else None
     return value if isinstance(value, list | tuple) else []
 
 

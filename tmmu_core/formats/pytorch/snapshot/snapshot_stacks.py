@@ -90,15 +90,15 @@ def label(frames: Sequence[Frame]) -> str:
 
 def path(frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the active functions outside of PyTorch, at most :data:`DEEPEST`, from the outermost inwards."""
-    found: list[str] = []
+    functions: list[str] = []
     for frame in reversed(frames):
         if frame.filename.endswith(".py") and not _is_torch(frame):
             stem = _posix(frame.filename).rpartition("/")[2].removesuffix(".py")
             parts = [part for part in frame.name.split(".") if part not in ("<locals>", "<module>")]
             part = "/".join((stem, *parts)).replace(".", "_")
-            if not found or found[-1] != part:
-                found.append(part)
-    return tuple(found[:DEEPEST])
+            if not functions or functions[-1] != part:
+                functions.append(part)
+    return tuple(functions[:DEEPEST])
 
 
 def phase(frames: Sequence[Frame]) -> int:

@@ -129,16 +129,17 @@ def read_history(data: bytes) -> tuple[History, list[str]]:
     if not devices:
         raise UnreadableInput("the snapshot has no segment and no allocation.", hint=HINT)
     snapshot_events.refuse_many_devices(len(devices))
-    found = {}
+    columns_of = {}
     for device in devices:
-        found[device] = snapshot_events.device_of(trace_of.get(device) or Events((), stacks), of_device.get(device, []))
-    peaks = {device: found[device].peak[1] for device in devices}
+        events = trace_of.get(device) or Events((), stacks)
+        columns_of[device] = snapshot_events.device_of(events, of_device.get(device, []))
+    peaks = {device: columns_of[device].peak[1] for device in devices}
     chosen = max(devices, key=lambda device: (peaks[device], -device))
-    if not found[chosen].size.size:
+    if not columns_of[chosen].size.size:
         raise UnreadableInput("nothing is allocated in the snapshot.", hint=HINT)
     others = ", ".join(f"{device} (peak {short_bytes(peaks[device])})" for device in devices if device != chosen)
     notes = [f"device {chosen} is shown; the snapshot also has device {others}"] if others else []
-    return history_of(found[chosen], stacks), notes
+    return history_of(columns_of[chosen], stacks), notes
 
 
 def history_of(device: Device, stacks: Stacks) -> History:
@@ -171,20 +172,20 @@ def instance_of_history(name: str, history: History, notes: list[str]) -> PlainI
     return PlainInstance(name, problem, packing, tuple(notes), origins=history.origins(), recorded=history)
 
 
-def _notes(found: History) -> Iterator[str]:
-    at, reserved = found.reserved.peak
-    if found.reserved_peak_bytes is None:
+def _notes(history: History) -> Iterator[str]:
+    at, reserved = history.reserved.peak
+    if history.reserved_peak_bytes is None:
         yield "reserved bytes are not recorded"
     else:
-        live = int(found.size[found.live_at(min(at, found.steps - 1))].sum())
+        live = int(history.size[history.live_at(min(at, history.steps - 1))].sum())
         yield f"reserved: at most {short_bytes(reserved)}, at #{at:,} with {short_bytes(live)} in use"
-    if not found.events.is_recorded:
+    if not history.events.is_recorded:
         yield "the snapshot has no trace, only a state; record one with torch.cuda.memory._record_memory_history()"
         return
-    if found.is_before.any():
-        size = int(found.size[found.is_before].sum())
-        yield f"{int(found.is_before.sum()):,} allocations ({short_bytes(size)}) are from {BEFORE}"
-    events = found.events
+    if history.is_before.any():
+        size = int(history.size[history.is_before].sum())
+        yield f"{int(history.is_before.sum()):,} allocations ({short_bytes(size)}) are from {BEFORE}"
+    events = history.events
     if events.repeated_frees:
         yield f"{events.repeated_frees:,} frees of blocks that are already free are omitted"
     failed = np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM)
@@ -201,55 +202,55 @@ _PHASES = {code: code for code in (codes.FORWARD, codes.BACKWARD, codes.OPTIMIZE
 _PHASES[codes.STATE] = codes.OPTIMIZER
 
 
-def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
+def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     """Return the category of each allocation, an index into ``CATEGORIES``, and the phase of its birth.
 
     ``phases``: the code of each stack. The phase of a birth is ``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``,
     or −1 if it is unknown. O(n log n).
     """
-    stack, freed_by = (np.array(phases, np.int64)[rows] for rows in (found.stack, found.free_stack))
-    has_phases = bool((stack[~found.is_before] > codes.NO_PHASE).any())
+    stack, freed_by = (np.array(phases, np.int64)[rows] for rows in (device.stack, device.free_stack))
+    has_phases = bool((stack[~device.is_before] > codes.NO_PHASE).any())
     # Autograd's threads run no Python code: without C++ frames their allocations have no stack at all.
-    is_autograd_thread = has_phases & (stack == codes.NO_STACK) & ~found.is_before
+    is_autograd_thread = has_phases & (stack == codes.NO_STACK) & ~device.is_before
     stack = np.where(is_autograd_thread, codes.BACKWARD, stack)
     code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.CODE_COUNT)], np.int64)[stack]
-    lifetime = _PhaseColumns(found, stack, freed_by)
+    lifetime = _PhaseColumns(device, stack, freed_by)
 
     code[(stack == codes.OPTIMIZER) & lifetime.outlasts_phase] = STATES
     code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~lifetime.outlasts_phase] = OTHERS
-    without_phase = (stack == codes.NO_PHASE) & ~found.is_before
+    without_phase = (stack == codes.NO_PHASE) & ~device.is_before
     read_in_backward = lifetime.ends_in_backward & (lifetime.birth_phase != codes.BACKWARD)
     code[without_phase & ((lifetime.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
-    unknown = found.is_before & (stack == codes.NO_STACK)
+    unknown = device.is_before & (stack == codes.NO_STACK)
     code[unknown & lifetime.ends_in_backward] = ACTIVATIONS
     code[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
-    gradients = _most_live_at_once(found, lifetime.is_gradient & lifetime.outlasts_allocations)
+    gradients = _most_live_at_once(device, lifetime.is_gradient & lifetime.outlasts_allocations)
     if gradients or not lifetime.is_gradient.any():
         for rows in (unknown, without_phase & (lifetime.birth_phase == -1)):
-            _categorise_by_size(found, rows & lifetime.never_freed, gradients, code)
+            _categorise_by_size(device, rows & lifetime.never_freed, gradients, code)
     return code, lifetime.birth_phase
 
 
 class _PhaseColumns:
     """The phases in which allocations begin and end, as columns with one row per allocation."""
 
-    def __init__(self, found: Device, stack: I64, freed_by: I64) -> None:
+    def __init__(self, device: Device, stack: I64, freed_by: I64) -> None:
         own = np.array([_PHASES.get(code, -1) for code in range(codes.CODE_COUNT)], np.int64)[stack]
-        with_phase = np.flatnonzero((own >= 0) & ~found.is_before)
-        order = with_phase[np.argsort(found.birth[with_phase], kind="stable")]
-        self._steps, phases = found.birth[order], own[order]
+        with_phase = np.flatnonzero((own >= 0) & ~device.is_before)
+        order = with_phase[np.argsort(device.birth[with_phase], kind="stable")]
+        self._steps, phases = device.birth[order], own[order]
         # A group consists of consecutive allocations of one phase.
         groups = np.cumsum(np.concatenate(([0], phases[1:] != phases[:-1]))) if len(order) else order
-        self.birth_phase = self._at(phases, found.birth)
-        self.never_freed = found.death >= found.steps
-        can_end_in_backward = ~self.never_freed & ((found.free_stack == 0) | (freed_by == codes.BACKWARD))
-        self.ends_in_backward = can_end_in_backward & (self._at(phases, found.death) == codes.BACKWARD)
-        self.is_gradient = (own == codes.BACKWARD) & ~found.is_before
+        self.birth_phase = self._at(phases, device.birth)
+        self.never_freed = device.death >= device.steps
+        can_end_in_backward = ~self.never_freed & ((device.free_stack == 0) | (freed_by == codes.BACKWARD))
+        self.ends_in_backward = can_end_in_backward & (self._at(phases, device.death) == codes.BACKWARD)
+        self.is_gradient = (own == codes.BACKWARD) & ~device.is_before
 
-        group = self._at(groups, found.birth)
-        self.outlasts_phase = self.never_freed | (self._at(groups, found.death - 1) > group)
+        group = self._at(groups, device.birth)
+        self.outlasts_phase = self.never_freed | (self._at(groups, device.death - 1) > group)
         last = np.searchsorted(groups, group, side="right") - 1
-        self.outlasts_allocations = found.death > (self._steps[last] if len(order) else 0)
+        self.outlasts_allocations = device.death > (self._steps[last] if len(order) else 0)
         """Whether an allocation is freed after the last allocation of its phase."""
 
     def _at(self, values: I64, steps: I64) -> I64:
@@ -258,15 +259,15 @@ class _PhaseColumns:
         return np.where(at >= 0, values[np.maximum(at, 0)], -1) if len(values) else np.full(len(steps), -1, np.int64)
 
 
-def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
+def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
     """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``code``."""
     # A gradient has the size of its parameter, so the rows at the lowest addresses, one per gradient of their size, are
     # parameters: state is allocated later. Other rows are state if they have the size of a gradient, or twice its size
     # (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
-    for row in at[np.argsort(found.address[at])].tolist():
-        size = int(found.size[row])
+    for row in at[np.argsort(device.address[at])].tolist():
+        size = int(device.size[row])
         taken[size] += 1
         if not gradients or taken[size] <= gradients[size]:
             code[row] = PARAMETERS
@@ -274,9 +275,9 @@ def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Count
             code[row] = STATES
 
 
-def _most_live_at_once(found: Device, rows: NDArray[np.bool_]) -> Counter[int]:
+def _most_live_at_once(device: Device, rows: NDArray[np.bool_]) -> Counter[int]:
     """Return size → the maximum number of allocations of this size in ``rows`` that are live at once."""
-    birth, death, sizes = (column[rows].tolist() for column in (found.birth, found.death, found.size))
+    birth, death, sizes = (column[rows].tolist() for column in (device.birth, device.death, device.size))
     begins, ends = (zip(steps, repeat(change), sizes) for steps, change in ((birth, 1), (death, -1)))
     now: Counter[int] = Counter()
     most: Counter[int] = Counter()
