@@ -110,7 +110,7 @@ def gate_markdown(
         before=before,
         counted=counted,
         grown=sorted(grown, key=lambda cause: (-cause.grown_bytes, cause.arena)),
-        largest=lambda cause: sorted(cause.storages, key=lambda storage: (-abs(storage.grown_bytes), storage.tensor_id)),
+        largest=lambda cause: sorted(cause.storages, key=lambda row: (-abs(row.grown_bytes), row.tensor_id)),
         link=link,
     )
 
