@@ -50,7 +50,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     uses_skyline = EXACT_ALONE_UP_TO < count <= ALL_RUNS_UP_TO and cols.is_plain and cols.is_small
     runs = QUICK_RUNS if count > ALL_RUNS_UP_TO or (uses_skyline and count <= SEARCH_UP_TO) else RUNS
     best = best_greedy(cols, bound, meter, runs[: len(RUNS) // 2] if uses_skyline else runs, goal=goal)
-    if uses_skyline and not best.stopped:
+    if uses_skyline and not best.stopped and best.extent > max(bound.bytes, goal):
         best = best_skyline(cols, bound, best, meter, goal)
     kind, picked = ("skyline", "skyline") if best.order == "skyline" else ("greedy", "portfolio")
     gap = f"the {kind} runs are {best.extent - bound.bytes} bytes above the bound"

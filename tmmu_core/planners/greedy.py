@@ -116,7 +116,7 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
         return _place(cols, sequence, tightest)
     if not cols.has_intervals or len(cols) > MAX_SCANNED[tightest]:
         return place_native(loops, cols, sequence, tightest)
-    offset, placed = np.empty(len(cols), np.int64), np.empty((4, len(cols)), np.int64)
+    offset, placed = np.empty(len(cols), np.int64), np.empty((len(cols), 4), np.int64)
     fields = {**_columns(cols, sequence), "lo": cols.part_lo, "hi": cols.part_hi, "offset": offset, "placed": placed}
     native.run(loops, "scan", native.call_of("scan", n=len(cols), tightest=tightest, **fields))
     return offset.tolist()

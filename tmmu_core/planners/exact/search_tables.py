@@ -45,7 +45,7 @@ class Tables(NamedTuple):
 class State(NamedTuple):
     """Tables that the native search changes. The plain search copies them, and writes back offsets and failures."""
 
-    unit: I64  # (11, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
+    unit: I64  # (12, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64
     """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, whether queued, number of failures,
     and ``CEILING``: the highest padded end of a unit within the capacity."""
@@ -77,7 +77,7 @@ def build_tables(model: Model) -> Tables:
 
 def initial_state(model: Model, tables: Tables, capacity: int) -> State:
     """Return the state before any decision; all units must end at or below ``capacity``."""
-    unit = np.zeros((11, len(model)), dtype=np.int64)
+    unit = np.zeros((12, len(model)), dtype=np.int64)
     unit[LOW] = np.maximum(model.fixed, 0)
     walls = tables.unit[:, WALLS]
     for u in np.flatnonzero((np.diff(walls) > 0) & (model.fixed < 0)).tolist():

@@ -3,13 +3,14 @@
 #include "native.h"
 
 /* Columns of the tables of search_tables.py, and columns that only the search uses. PLACED_SINCE: number of events when
-   the unit was placed. QUEUED_LOW: lower bound before the unit joined `changed`. Conflict analysis: CLAIM, the claimed
+   the unit was placed. FILLER: the row of the neighbour that was last found to fill the hole. QUEUED_LOW: lower bound
+   before the unit joined `changed`. Conflict analysis: CLAIM, the claimed
    lower bound of the offset (0: none); LOW_THEN, the lower bound before the event that is explained. */
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
 enum { ENTRY_AT, ROW_OF, UNIT_AT }; /* ROW_OF: indexed by entry; the others: by row */
-enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, QUEUED, QUEUED_LOW, CLAIM, LOW_THEN };
+enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, FILLER, QUEUED, QUEUED_LOW, CLAIM, LOW_THEN };
 enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING, SECTION_COLUMNS };
 
 /* Results of tmmu_search; reasons of events; conflicts. TRAIL_FULL: no row is left for an event. */
@@ -133,6 +134,7 @@ static void open_hole(S s, I u, I hole, I level)
     UNIT(u, HOLE) = hole;
     UNIT(u, HOLE_LEVEL) = level;
     UNIT(u, HOLE_ROW) = s->hole_count;
+    UNIT(u, FILLER) = SHAPE(u, NEIGHBOURS);
     s->holes[s->hole_count++] = u;
 }
 
@@ -186,16 +188,26 @@ static I place_unit(S s, I u, I level)
     return 1;
 }
 
-/* The lowest end of the units that can fill the hole of unit u. */
+/* The end of the neighbour in row k if it can fill a hole, else INFINITE. */
+static inline I filler_end(S s, I k, I hole)
+{
+    const I w = NEAR(k, OTHER), low = UNIT(w, LOW);
+    if (UNIT(w, PLACED) || SHAPE(w, FIXED) >= 0 || low >= hole + NEAR(k, OWN_HEIGHT))
+        return INFINITE;
+    return larger(low + NEAR(k, OTHER_HEIGHT), hole + 1);
+}
+
+/* The lowest end of the units that can fill the hole of unit u, or an end that does not raise u. */
 static I lowest_filler_end(S s, I u)
 {
-    const I hole = UNIT(u, HOLE);
-    I least = INFINITE;
-    for (I k = SHAPE(u, NEIGHBOURS); k < SHAPE(u + 1, NEIGHBOURS); k++) {
-        const I w = NEAR(k, OTHER), low = UNIT(w, LOW);
-        if (UNIT(w, PLACED) || SHAPE(w, FIXED) >= 0 || low >= hole + NEAR(k, OWN_HEIGHT))
-            continue;
-        least = smaller(least, larger(low + NEAR(k, OTHER_HEIGHT), hole + 1));
+    const I hole = UNIT(u, HOLE), low = UNIT(u, LOW), filler = UNIT(u, FILLER), end = SHAPE(u + 1, NEIGHBOURS);
+    I least = filler < end ? filler_end(s, filler, hole) : INFINITE;
+    for (I k = SHAPE(u, NEIGHBOURS); k < end && least > low; k++) {
+        const I at = filler_end(s, k, hole);
+        if (at < least) {
+            least = at;
+            UNIT(u, FILLER) = k;
+        }
     }
     return least;
 }

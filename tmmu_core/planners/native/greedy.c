@@ -30,31 +30,28 @@ static inline I chosen_offset(const struct gap *g)
     return g->best >= 0 ? g->best : align_up(g->edge, g->align);
 }
 
-/* Compute the offsets of one run by a scan of all placed storages. The rows of `placed` are their starts, ends and live
-   ranges, sorted by offset. */
+/* A placed storage. The rows of a scan are sorted by their starts. */
+struct placed {
+    I start, end, lo, hi;
+};
+
+/* Compute the offsets of one run by a scan of all placed storages. */
 SHARED I tmmu_scan(const struct scan *p)
 {
     const I n = p->n;
-    I *const start = p->placed, *const end = start + n, *const lo = end + n, *const hi = lo + n;
+    struct placed *const row = p->placed;
     for (I step = 0; step < n; step++) {
         const I i = p->sequence[step];
         const I from = p->lo[i], until = p->hi[i];
         struct gap g = {p->size[i], p->align[i], p->tightest, 0, -1, -1};
         for (I k = 0; k < step && p->fixed[i] < 0; k++)
-            if (lo[k] < until && from < hi[k] && add_range(&g, start[k], end[k]))
+            if (row[k].lo < until && from < row[k].hi && add_range(&g, row[k].start, row[k].end))
                 break;
         const I at = p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : chosen_offset(&g);
         I k = step;
-        for (; k > 0 && start[k - 1] > at; k--) {
-            start[k] = start[k - 1];
-            end[k] = end[k - 1];
-            lo[k] = lo[k - 1];
-            hi[k] = hi[k - 1];
-        }
-        start[k] = at;
-        end[k] = at + p->size[i];
-        lo[k] = from;
-        hi[k] = until;
+        for (; k > 0 && row[k - 1].start > at; k--)
+            row[k] = row[k - 1];
+        row[k] = (struct placed){at, at + p->size[i], from, until};
     }
     return DONE;
 }

@@ -22,7 +22,7 @@ struct scan {
     I n, tightest; /* tightest: use the smallest gap that fits, not the lowest one */
     const I *sequence, *lo, *hi, *size, *align, *fixed;
     I *offset; /* out */
-    I *placed; /* (4, n): working memory */
+    struct placed *placed; /* (n, 4): working memory */
 };
 
 /* Greedy placement by a segment tree over the compressed steps (Columns); `leaves`, a power of two, is at least their
