@@ -128,7 +128,7 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def eager_peak_bytes(self) -> int:
         """Peak of the live bytes of the step in eager PyTorch."""
-        return _peak_bytes(make_plan(self.step.eager, REQUEST.but(planner="greedy", options={})).plan)
+        return _peak_bytes(make_plan(self.step.eager_graph, REQUEST.but(planner="greedy", options={})).plan)
 
     @cached_property
     def least_bytes(self) -> int:
@@ -316,9 +316,9 @@ def eager_graph(model: TorchModel) -> Graph:
 
 def trace_step(model: TorchModel) -> Any:
     """Return the traced training step of a module (``fx_step.TorchStep``). Raises ``UnreadableInput``."""
-    from tmmu_core.fitting.pytorch.fx_step import traced
+    from tmmu_core.fitting.pytorch.fx_step import trace_step
 
-    return traced(*_arguments(model), model.optimizer)
+    return trace_step(*_arguments(model), model.optimizer)
 
 
 def _arguments(model: TorchModel) -> tuple[Any, Any, str]:

@@ -31,11 +31,11 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Origin, Phase, Role, Tens
 
 
 def eager_step(
-    module: Any, call: Call, name: str, optimizer: Optimizer | None, accumulated: Collection[str], known: Any = None
+    module: Any, call: Call, name: str, optimizer: Optimizer | None, accumulated: Collection[str], cache: Any = None
 ) -> Graph:
     """Return the graph of one training step of ``module`` (``fx_trace.with_loss``) in eager PyTorch.
 
-    ``accumulated``: names of the parameters whose ``grad`` exists before the step. ``known``: see ``with_optimizer``.
+    ``accumulated``: names of the parameters whose ``grad`` exists before the step. ``cache``: see ``with_optimizer``.
 
     Raises ``UnreadableInput`` if the step or the optimizer's step cannot run without data.
     """
@@ -71,7 +71,7 @@ def eager_step(
             raise trace_error(error, name, module) from error
         finally:
             if recorder.has_bodies:
-                # PyTorch compiles control flow; with these entries in its cache, the next trace of a cond fails.
+                # PyTorch caches compiled control flow, and with these entries the next trace of a cond fails.
                 torch.compiler.reset()
         gradients = {}
         for path, value in module.named_parameters():
@@ -79,35 +79,35 @@ def eager_step(
                 parameter = path.removeprefix(WRAPPER)
                 gradients[parameter] = recorder.name_gradient(parameter, value.grad)
         graph = recorder.graph(name, tuple(dict.fromkeys(inputs)))
-        del result  # its tensors are outputs of the step
-    return with_optimizer(graph, module, gradients, optimizer, known)
+        del result  # kept until here, because its tensors are outputs of the step
+    return with_optimizer(graph, module, gradients, optimizer, cache)
 
 
 def parameters_with_gradients(module: Any) -> frozenset[str]:
     """Return the names of the parameters whose ``grad`` exists."""
-    return frozenset(name for name, each in module.named_parameters() if each.grad is not None)
+    return frozenset(name for name, parameter in module.named_parameters() if parameter.grad is not None)
 
 
 @contextmanager
 def gradients_of_zeros(module: Any, names: Collection[str]) -> Iterator[None]:
     """Context manager: set ``grad`` to zeros for the parameters ``names``, else to ``None``; restore it on exit."""
-    before = [(each, each.grad) for each in module.parameters()]
-    for name, each in module.named_parameters():
-        each.grad = torch.zeros_like(each) if name in names else None
+    before = [(parameter, parameter.grad) for parameter in module.parameters()]
+    for name, parameter in module.named_parameters():
+        parameter.grad = torch.zeros_like(parameter) if name in names else None
     try:
         yield
     finally:
-        for each, gradient in before:
-            each.grad = gradient
+        for parameter, gradient in before:
+            parameter.grad = gradient
 
 
 def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
     """Run forward and backward; return the module's result, which the caller keeps until the step ends."""
     with recorder, torch.enable_grad():
         result = module(*args, **kwargs)
-        outputs = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         recorder.phase = "backward"
-        torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
+        torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
         return result
 
 
@@ -136,7 +136,7 @@ class EagerRecorder(TorchDispatchMode):
         self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the tensor id of the storage of ``value``. A new storage gets ``name``, with "_" if it is in use."""
+        """Return the tensor id of the storage of ``value``. A new storage gets ``name``; a used name gets "_"."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():
@@ -155,7 +155,7 @@ class EagerRecorder(TorchDispatchMode):
         self._record_freed()
         if isinstance(func, torch._ops.HigherOrderOperator):
             self.has_bodies = True
-            result = func(*[self._recorded_body(each) for each in args], **(kwargs or {}))
+            result = func(*[self._recorded_body(arg) for arg in args], **(kwargs or {}))
         else:
             result = with_real_storage(func, args, func(*args, **(kwargs or {})))
         self._record(func, args, kwargs or {}, result)
@@ -174,21 +174,21 @@ class EagerRecorder(TorchDispatchMode):
 
     def _record_freed(self) -> None:
         """Add the storages that were freed after the last node to the inputs of that node."""
-        for address in [k for k, each in self.alive.items() if torch.UntypedStorage._expired(each.cdata)]:
+        for address in [k for k, storage in self.alive.items() if torch.UntypedStorage._expired(storage.cdata)]:
             del self.alive[address]
             name = self.name_of.pop(address)
             if self.nodes and name not in (*self.nodes[-1].inputs, *self.nodes[-1].outputs):
                 self.nodes[-1].inputs.append(name)
 
     def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        read = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
-        inputs = list(dict.fromkeys(self.declare("constant", each, "constant") for each in read))
+        read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        inputs = list(dict.fromkeys(self.declare("constant", tensor, "constant") for tensor in read))
         known, name = set(self.name_of), func.name().partition("::")[2].partition(".")[0] or func.name()
         node_id = f"{name}_{self.used[name]}" if self.used[name] else name
         role: Role = "activation" if self.phase == "forward" else "gradient"
-        leaves = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
-        values = {each.untyped_storage()._cdata: each for each in leaves}
-        outputs = [self.declare(node_id, each, role) for address, each in values.items() if address not in known]
+        leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        values = {leaf.untyped_storage()._cdata: leaf for leaf in leaves}
+        outputs = [self.declare(node_id, value, role) for address, value in values.items() if address not in known]
         pairs = []
         for address in dict.fromkeys(_written(func, args, kwargs)):
             old = self.name_of[address]
@@ -219,8 +219,8 @@ class EagerRecorder(TorchDispatchMode):
         self.tensors[name] = msgspec.structs.replace(self.tensors.pop(old), id=name)
         self.name_of[address] = name
         for node in self.nodes:
-            node.inputs = [name if each == old else each for each in node.inputs]
-            node.outputs = [name if each == old else each for each in node.outputs]
+            node.inputs = [name if tensor == old else tensor for tensor in node.inputs]
+            node.outputs = [name if tensor == old else tensor for tensor in node.outputs]
         return name
 
     def graph(self, name: str, inputs: tuple[str, ...]) -> Graph:
@@ -233,7 +233,7 @@ class EagerRecorder(TorchDispatchMode):
             tensors=tuple(self.tensors.values()),
             nodes=nodes,
             inputs=inputs,
-            outputs=tuple(each for each in alive if not self.tensors[each].persistent),
+            outputs=tuple(tensor for tensor in alive if not self.tensors[tensor].persistent),
             name=name,
             execution_order=tuple(node.node_id for node in nodes),
             origins=self.origins,
@@ -246,6 +246,6 @@ def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:
     schema = getattr(func, "_schema", None)
     for k, argument in enumerate(schema.arguments if schema is not None else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            for each in tree_leaves(kwargs.get(argument.name) if k >= len(args) else args[k]):
-                if isinstance(each, torch.Tensor):
-                    yield each.untyped_storage()._cdata
+            for leaf in tree_leaves(kwargs.get(argument.name) if k >= len(args) else args[k]):
+                if isinstance(leaf, torch.Tensor):
+                    yield leaf.untyped_storage()._cdata

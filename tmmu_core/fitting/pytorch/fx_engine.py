@@ -41,20 +41,20 @@ def with_engine(
     ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none; ``accumulated`` has the
     parameters whose gradient exists before the step. With an optimizer, gradients of results are freed after backward.
     """
-    start = _BackwardStart(graph, frozenset(each.leaf for each in gradients))
+    start = _BackwardStart(graph, frozenset(gradient.leaf for gradient in gradients))
     start.add_results(results)
     graph = start.graph_with_sums()
     end = _BackwardEnd({tensor.id: tensor for tensor in graph.tensors}, dict(start.sum_of_leaf))
     end.add_sums(gradients)
-    copied = {(each.leaf, each.tensor) for each in gradients if each.is_copied} | start.copied
-    end.add_copies({each for each in copied if each[0] not in accumulated})
+    copied = {(gradient.leaf, gradient.tensor) for gradient in gradients if gradient.is_copied} | start.copied
+    end.add_copies({copy for copy in copied if copy[0] not in accumulated})
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
     end.add_end(accumulated, sorted(held) if has_optimizer else ())
     if has_optimizer:
-        for name in {view_root(end.tensors, each) for each in held}:
+        for name in {view_root(end.tensors, tensor) for tensor in held}:
             # The caller holds the gradient. A member of an alias group is not recomputed.
             end.tensors[name] = msgspec.structs.replace(end.tensors[name], alias_group_id=name)
-    returned = {each.tensor for each in gradients}.difference(graph.inputs)
+    returned = {gradient.tensor for gradient in gradients}.difference(graph.inputs)
     freed = returned | held if has_optimizer else returned - held
     kept = [name for name in graph.outputs if name not in freed]
     kept += [name for name in end.final.values() if not end.tensors[name].persistent]
@@ -103,12 +103,12 @@ class _BackwardStart:
         copies = [node for node in tangents if len(node.outputs) > 1]
         for node in copies:
             self._add_sum(node, node.outputs, 0, 0)
-        self._add_caller_gradients([each for each in group if each[0] in {node.inputs[0] for node in copies}])
+        self._add_caller_gradients([result for result in group if result[0] in {node.inputs[0] for node in copies}])
         tangents = [node for node in tangents if node not in copies]
         if not tangents:
             return
         others = {node.inputs[0] for node in (*tangents[:-1], *copies)}
-        parts = [each for each in group if each[0] not in others]
+        parts = [result for result in group if result[0] not in others]
         total = self.tensors[tangents[-1].outputs[-1]]
         if [size for _, size in parts] == [fixed_bytes(total)]:
             return
@@ -153,6 +153,7 @@ class _BackwardStart:
         return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
 
     def _add_sum(self, node: Node, outputs: tuple[str, ...], copies: int, size: int) -> None:
+        """Let ``node`` write ``outputs``, and scratch memory for ``copies`` tensors of ``size`` bytes."""
         scratch = [self._declare(f"{outputs[-1]}.parts", copies * size)] if copies else []
         self.sums[node.node_id] = copies * size, msgspec.structs.replace(node, outputs=(*outputs, *scratch))
 
@@ -169,7 +170,7 @@ class _BackwardStart:
         first = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
         single = [node for node in graph.nodes if node.instr == TANGENT and node.node_id not in self.sums]
         held = [*self.caller_gradients, *(name for node in single for name in node.outputs)]
-        in_order = [node for _, node in sorted(self.sums.values(), key=lambda each: each[0])]
+        in_order = [node for _, node in sorted(self.sums.values(), key=lambda row: row[0])]
         totals = [node.outputs[0] for node in in_order]
         # The first nodes of the backward pass read this empty tensor, so that they run after the sums.
         begin = _unused_name(self.tensors, "backward_begin")
@@ -209,12 +210,12 @@ class _BackwardEnd:
 
     def add_sums(self, gradients: Sequence[LeafGradient]) -> None:
         """Sum the gradients of each parameter and input; all returned gradients are live until the last sum."""
-        returned = [each.tensor for each in gradients]
-        for each in gradients:
-            if each.leaf in self.final:
-                self._replace(each.leaf, "grad_sum", returned)
+        returned = [gradient.tensor for gradient in gradients]
+        for gradient in gradients:
+            if gradient.leaf in self.final:
+                self._replace(gradient.leaf, "grad_sum", returned)
             else:
-                self.final[each.leaf] = each.tensor
+                self.final[gradient.leaf] = gradient.tensor
 
     def add_copies(self, copied: Container[tuple[str, str]]) -> None:
         for leaf, gradient in self.final.items():

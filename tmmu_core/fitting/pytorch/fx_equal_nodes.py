@@ -33,7 +33,7 @@ def merge_equal_nodes(joint: Any) -> None:
     replaced: dict[Any, Any] = {}
     for node in reversed(nodes):
         earlier = equal.get(node, [])
-        source = next((each for each in earlier if _is_live(each, node, last_read, position[node])), None)
+        source = next((other for other in earlier if _is_live(other, node, last_read, position[node])), None)
         if earlier and node not in is_read:
             replaced[node] = earlier[0]
         elif source is not None:
@@ -44,7 +44,7 @@ def merge_equal_nodes(joint: Any) -> None:
         else:
             is_read.update(node.all_input_nodes)
             for storage in () if node.target is operator.getitem else map(_storages, node.all_input_nodes):
-                last_read.update({each: max(last_read.get(each, -1), position[node]) for each in storage})
+                last_read.update({address: max(last_read.get(address, -1), position[node]) for address in storage})
     for node in nodes:
         if node in replaced:
             # An operator that replaces another can be replaced itself.
@@ -58,7 +58,7 @@ def _remove_copies(joint: Any) -> None:
     """Let scatter operators read a value instead of its copy, if shape, type and device are the same."""
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default):
         view, value = node.args[:2]
-        forms = {(each.meta["val"].shape, each.meta["val"].dtype, each.meta["val"].device) for each in (view, value)}
+        forms = {(n.meta["val"].shape, n.meta["val"].dtype, n.meta["val"].device) for n in (view, value)}
         is_scattered = all(operator_of(str(u.target)).name in SCATTERS and u.args[0] is not node for u in node.users)
         if len(forms) == 1 and is_scattered:
             node.replace_all_uses_with(value)
@@ -95,8 +95,8 @@ def _is_functional(node: Any) -> bool:
 
 
 def _storages(node: Any) -> list[int]:
-    values = [each for each in tree_leaves(node.meta.get("val")) if isinstance(each, torch.Tensor)]
-    return [each.untyped_storage()._cdata for each in values if each.layout is torch.strided]
+    values = [leaf for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+    return [value.untyped_storage()._cdata for value in values if value.layout is torch.strided]
 
 
 def _key(node: Any, first_equal: dict[Any, Any]) -> Hashable:

@@ -45,27 +45,27 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     those that write to their arguments, and those with a nested graph.
     """
     _compute_results_first(joint)
-    reading = _Executed(joint, input_names)
+    reader = _ExecutedReader(joint, input_names)
     try:
-        reading.run_on_placeholders(mode)
+        reader.run_on_placeholders(mode)
     except Exception as error:  # any error of a fake kernel
         raise trace_error(error, name) from error
-    if reading.phase == "forward":
+    if reader.phase == "forward":
         raise UnreadableInput(
             "the module has no backward pass.",
             source=name,
             hint="Pass a module with a parameter that requires a gradient, and leave torch.inference_mode.",
         )
-    graph, tensor_of = reading.native(name), reading.tensor_of
+    graph, tensor_of = reader.native(name), reader.tensor_of
     return Executed(
         graph,
         tensor_of,
-        reading.fx_of,
+        reader.fx_of,
         constants=attributes_of(joint, torch.Tensor),
-        results={k: tensor_of[node.name] for k, node in reading.signature.plain.items() if node.name in tensor_of},
-        leaf_gradients=reading.leaf_gradients(),
+        results={k: tensor_of[node.name] for k, node in reader.signature.plain.items() if node.name in tensor_of},
+        leaf_gradients=reader.leaf_gradients(),
         generators=attributes_of(joint, torch.Generator),
-        scratch=reading.scratch,
+        scratch=reader.scratch,
     )
 
 
@@ -84,10 +84,10 @@ def _compute_results_first(joint: Any) -> None:
 def attributes_of(joint: Any, kind: type) -> tuple[Any, ...]:
     """Return the attributes of type ``kind`` that the nodes of an fx ``GraphModule`` read."""
     attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
-    return tuple([each for each in attributes if isinstance(each, kind)])
+    return tuple([value for value in attributes if isinstance(value, kind)])
 
 
-class _Executed(JointReader):
+class _ExecutedReader(JointReader):
     """Runs the joint graph under fake tensors, as :class:`JointReader` does, without folding operators."""
 
     folds = False
@@ -116,11 +116,11 @@ class _Executed(JointReader):
         """Remove reads of running statistics: in training mode, only the new running statistics depend on the old ones.
 
         If ``n`` is a forward node and an earlier node computes the old ones, ``n`` reads an empty tensor of that node,
-        which keeps the order of the updates. Then a node after ``n`` reads the old ones, so they are live during ``n``.
+        which keeps the order of the updates. A node after ``n`` then reads the old ones, so they are live during ``n``.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
-        writer = next((each for each in reversed(self.nodes) if running.intersection(each.outputs)), None)
+        writer = next((draft for draft in reversed(self.nodes) if running.intersection(draft.outputs)), None)
         if is_batch_norm(n) and writer is not None:  # without a writer, they are buffers or inputs
             draft.inputs.append(self._order_tensor(writer))
             reads = [*sorted(running), self._order_tensor(draft)]
@@ -189,7 +189,7 @@ class _Executed(JointReader):
         self.outputs = [name for name in held if not self.tensors[name].persistent]
 
     def leaf_gradients(self) -> tuple[LeafGradient, ...]:
-        outputs = [each for each in self.signature.outputs if each[1] is not None and each[0].name in self.tensor_of]
+        outputs = [row for row in self.signature.outputs if row[1] is not None and row[0].name in self.tensor_of]
         nodes = [node for node, _ in outputs]
         gradients = []
         for k, (node, descriptor) in enumerate(outputs):

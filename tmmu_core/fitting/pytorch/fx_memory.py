@@ -37,7 +37,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
-        """``held_bytes``: bytes in ``live``, freed ones too. ``peak_bytes``: maximum of the live bytes so far."""
+        """``held_bytes``: bytes in ``live``, also freed ones. ``peak_bytes``: maximum of the live bytes so far."""
         for tensor in tensors:
             self._add(tensor)
         self._measure()
@@ -112,8 +112,8 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
     could have side effects. Warn and return 0 if the GPU has too little memory for the operator.
     """
     is_known = isinstance(operator, torch._ops.OpOverload) and operator.namespace in ("aten", "prims")
-    leaves = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
-    device = next((each.device for each in leaves if each.is_cuda), None)
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    device = next((leaf.device for leaf in leaves if leaf.is_cuda), None)
     is_measurable = is_known and not operator.is_view and operator._schema.returns
     if device is None or not is_measurable or not torch.cuda.is_available():
         return 0
@@ -139,7 +139,7 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
 
 def _measure(operator: Any, layouts: Any, rows: int, device: torch.device) -> int:
     try:
-        args, kwargs = tree_map_only(_Layout, lambda each: each.tensor(rows), layouts)
+        args, kwargs = tree_map_only(_Layout, lambda layout: layout.tensor(rows), layouts)
         operator(*args, **kwargs)  # a first call also loads kernels and creates handles of libraries
         torch.cuda.reset_peak_memory_stats(device)
         result = operator(*args, **kwargs)
@@ -161,5 +161,5 @@ def with_scratch(graph: Graph, scratch: Mapping[str, int]) -> Graph:
     """Return ``graph`` with an output for the scratch memory of each node; ``scratch``: id of a node → bytes."""
     added = {name: (f"{name}.scratch",) for name, size in scratch.items() if size}
     tensors = [Tensor(*outputs, (scratch[name],), "uint8", "workspace") for name, outputs in added.items()]
-    nodes = [msgspec.structs.replace(each, outputs=each.outputs + added.get(each.node_id, ())) for each in graph.nodes]
+    nodes = [msgspec.structs.replace(node, outputs=node.outputs + added.get(node.node_id, ())) for node in graph.nodes]
     return msgspec.structs.replace(graph, tensors=(*graph.tensors, *tensors), nodes=tuple(nodes))

@@ -19,7 +19,7 @@ from tmmu_core.graph.model import Graph, Node, Tensor
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 STEP = "optimizer.step"
-LATE = 1000.0  # number of the planned step: ``RAdam`` allocates more from its sixth step on
+PLANNED_STEP = 1000.0  # number of the planned step; it is high, because ``RAdam`` allocates more from step 6 on
 
 Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
 """A name in ``OPTIMIZERS``, an optimizer, or a function from the parameters to an optimizer. Of a given optimizer, the
@@ -33,8 +33,8 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
     """
     if not isinstance(given, torch.optim.Optimizer):
         return parameters
-    in_groups = {id(each) for group in given.param_groups for each in group["params"]}
-    updated = [each for each in parameters if id(each) in in_groups]
+    in_groups = {id(parameter) for group in given.param_groups for parameter in group["params"]}
+    updated = [parameter for parameter in parameters if id(parameter) in in_groups]
     if not updated:
         name = type(given).__name__
         raise UnreadableInput(
@@ -45,7 +45,7 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
 
 
 def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
-    """Return a new optimizer after a step with the existing gradients. Its states exist, and its step is ``LATE``.
+    """Return a new optimizer after a step with the existing gradients: with states, at step ``PLANNED_STEP``.
 
     ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
     """
@@ -62,27 +62,27 @@ def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
         elif isinstance(given, torch.optim.Optimizer):
             options = inspect.signature(type(given)).parameters
             groups = [
-                {**group, "params": [parameters[each] for each in group["params"] if each in parameters]}
+                {**group, "params": [parameters[p] for p in group["params"] if p in parameters]}
                 for group in given.param_groups
             ]
-            optimizer = type(given)(groups, **{key: each for key, each in given.defaults.items() if key in options})
+            optimizer = type(given)(groups, **{key: value for key, value in given.defaults.items() if key in options})
         else:
             optimizer = given([*parameters.values()])
     optimizer.step()
     for state in optimizer.state.values():
         if isinstance(state.get("step"), torch.Tensor):
-            state["step"].fill_(LATE)
+            state["step"].fill_(PLANNED_STEP)
     return optimizer
 
 
 class _ConstantValues(TorchDispatchMode):
-    """Mode that returns ``LATE`` or 1 if the optimizer reads a value of a fake tensor, such as its step number."""
+    """Mode that returns ``PLANNED_STEP`` or 1 if the optimizer reads a value of a fake tensor, such as its step."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             return func(*args, **(kwargs or {}))
         except DataDependentOutputException:
-            return LATE if args[0].is_floating_point() else 1
+            return PLANNED_STEP if args[0].is_floating_point() else 1
 
 
 class _PeakSizes(LiveBytes):
@@ -100,8 +100,8 @@ def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, 
     optimizer, values = make_optimizer(given, parameters), parameters.values()
     for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors
-            group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in values)
-    gradients = [each.grad for each in values if each.grad is not None]
+            group["foreach"] = all(value.device.type in _get_foreach_kernels_supported_devices() for value in values)
+    gradients = [value.grad for value in values if value.grad is not None]
     with _PeakSizes([*values, *tensors_in(optimizer, set()), *gradients]) as storages:
         before = set(storages.live)
         optimizer.step()
@@ -109,23 +109,23 @@ def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, 
 
 
 def with_optimizer(
-    graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None, known: Any = None
+    graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None, cache: Any = None
 ) -> Graph:
     """Return ``graph`` with one node for the optimizer's step, which reads gradients, parameters and states.
 
-    ``gradients``: parameter → its gradient. ``known``: a dict, the cache for steps of one module and optimizer. Without
+    ``gradients``: parameter → its gradient. ``cache``: a dict for the steps of one module and optimizer. Without
     an optimizer, return ``graph``. Raises ``UnreadableInput`` if the optimizer's step cannot be traced.
     """
     if given is None:
         return graph
-    known, names = {} if known is None else known, frozenset(gradients)
-    if names not in known:
-        known[names] = _tensors_of_step(module, names, given)
-    states, workspaces = known[names]
+    cache, names = {} if cache is None else cache, frozenset(gradients)
+    if names not in cache:
+        cache[names] = _tensors_of_step(module, names, given)
+    states, workspaces = cache[names]
     declared = {tensor.id for tensor in graph.tensors}  # without parameters in the storage of another one
-    updated = [each for each in gradients if each in declared]
-    reads = dict.fromkeys([*gradients.values(), *updated, *(each.id for each in states)])
-    node = Node(STEP, "optimizer_step", tuple(reads), tuple(each.id for each in workspaces), "optimizer", "none")
+    updated = [parameter for parameter in gradients if parameter in declared]
+    reads = dict.fromkeys([*gradients.values(), *updated, *(state.id for state in states)])
+    node = Node(STEP, "optimizer_step", tuple(reads), tuple(w.id for w in workspaces), "optimizer", "none")
     return msgspec.structs.replace(
         graph,
         tensors=(*graph.tensors, *states, *workspaces),
@@ -141,14 +141,14 @@ def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) 
     once. Raises ``UnreadableInput`` if the step cannot be traced.
     """
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
-    names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
+    names = {id(parameter): name.removeprefix(WRAPPER) for name, parameter in module.named_parameters()}
     with stand_ins.mode, _ConstantValues(), torch.enable_grad():
         fakes = {
-            each: stand_ins.of(each).detach().requires_grad_(each.requires_grad)
-            for each in parameters_of(given, list(module.parameters()))
+            parameter: stand_ins.of(parameter).detach().requires_grad_(parameter.requires_grad)
+            for parameter in parameters_of(given, list(module.parameters()))
         }
-        for each, fake in fakes.items():  # an optimizer skips parameters without a gradient
-            if names[id(each)] in gradients:
+        for parameter, fake in fakes.items():  # an optimizer skips parameters without a gradient
+            if names[id(parameter)] in gradients:
                 fake.grad = torch.zeros_like(fake)
         try:
             optimizer, sizes = _first_steps(given, fakes)
@@ -166,9 +166,9 @@ def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) 
             for key, state in optimizer.state.get(fake, {}).items()
             for k, value in enumerate(tensors_in(state, set()))
         }
-        known = {id(each) for each in (*fakes.values(), *states.values())}
-        others = [each for each in tensors_in(optimizer, set()) if id(each) not in known]
-        states |= {f"optimizer.state_{k}": each for k, each in enumerate(others)}
+        known = {id(tensor) for tensor in (*fakes.values(), *states.values())}
+        others = [tensor for tensor in tensors_in(optimizer, set()) if id(tensor) not in known]
+        states |= {f"optimizer.state_{k}": tensor for k, tensor in enumerate(others)}
     workspaces = [Tensor(f"{STEP}.{k}" if k else STEP, (n,), "uint8", "workspace") for k, n in enumerate(sizes or [0])]
     state_tensors = [
         Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")

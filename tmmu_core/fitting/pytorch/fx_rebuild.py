@@ -129,7 +129,7 @@ class _Rebuild:
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
         if source is None:  # tangents and optimizer steps have no fx node
             copies = {self.source_of[copy]: copy for copy in node.inputs if copy in self.source_of}
-            self.returned.update({each: copy for each, copy in copies.items() if each not in self.fitted.outputs})
+            self.returned.update({tensor: copy for tensor, copy in copies.items() if tensor not in self.fitted.outputs})
             return
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
@@ -232,4 +232,4 @@ def _meta(source: FxNode) -> dict[str, Any]:
 
 
 def _device_of(node: FxNode) -> str:
-    return next(str(each.device) for each in tree_leaves(node.meta["val"]) if isinstance(each, torch.Tensor))
+    return next(str(leaf.device) for leaf in tree_leaves(node.meta["val"]) if isinstance(leaf, torch.Tensor))

@@ -52,7 +52,7 @@ class TorchStep:
     code: str  # Python code of the joint graph, before equal operators are merged
     result_bytes: tuple[int, ...]  # bytes of the gradient of each result, 0 if it needs none
     accumulated: frozenset[str]  # names of the parameters whose ``grad`` exists before the step
-    tensors: Mapping[str, Any]  # name of a parameter, buffer, argument or mode → its identity (``_described``)
+    tensors: Mapping[str, Any]  # name of a parameter, buffer, argument or mode → its identity (``_identities``)
     autocast: Mapping[str, torch.dtype]  # kind of device → dtype of ``torch.autocast`` in which the step was traced
     step_cache: dict[Any, Any] = field(default_factory=dict)  # cache of ``with_optimizer``
 
@@ -68,7 +68,7 @@ class TorchStep:
 
     def _with_engine_and_optimizer(self, executed: Executed) -> Graph:
         results = [(executed.results[k], size) for k, size in enumerate(self.result_bytes) if k in executed.results]
-        accumulated = [each.removeprefix(WRAPPER) for each in sorted(self.accumulated)]
+        accumulated = [name.removeprefix(WRAPPER) for name in sorted(self.accumulated)]
         graph, final = with_engine(
             executed.graph, results, executed.leaf_gradients, accumulated, self.optimizer is not None
         )
@@ -77,7 +77,7 @@ class TorchStep:
         return with_optimizer(graph, self.module, gradients, self.optimizer, self.step_cache)
 
     @property
-    def eager(self) -> Graph:
+    def eager_graph(self) -> Graph:
         """The step as eager PyTorch runs it, with the optimizer's tensors."""
         with self._autocast_as_traced():
             return eager_step(self.module, self.call, self.name, self.optimizer, self.accumulated, self.step_cache)
@@ -94,13 +94,13 @@ class TorchStep:
     def device(self) -> str:
         """The device of the first parameter, else of the first input, else ``cpu``."""
         tensors = [*self.module.parameters(), *tree_leaves((self.call.args, self.call.kwargs))]
-        return next((str(each.device) for each in tensors if isinstance(each, torch.Tensor)), "cpu")
+        return next((str(tensor.device) for tensor in tensors if isinstance(tensor, torch.Tensor)), "cpu")
 
     @property
     def batch(self) -> int:
         """The largest first dimension of an input; 1 if no input has one."""
         inputs = tree_leaves((self.call.args, self.call.kwargs))
-        return max((each.shape[0] for each in inputs if isinstance(each, torch.Tensor) and each.ndim), default=1)
+        return max((leaf.shape[0] for leaf in inputs if isinstance(leaf, torch.Tensor) and leaf.ndim), default=1)
 
     def partition(self, fitted: Graph, refit: Callable[[Graph], Graph]) -> Callable[..., Any]:
         """Return a ``partition_fn`` for AOTAutograd.
@@ -112,7 +112,7 @@ class TorchStep:
         def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
             merge_equal_nodes(joint)
             values = [node.meta.get("val") for node in joint.graph.nodes if node.op == "placeholder"]
-            mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), nullcontext())
+            mode = next((value.fake_mode for value in values if hasattr(value, "fake_mode")), nullcontext())
             executed = read_executed(joint, mode, self.name, self.call.input_names)
             is_this_step = executed.graph == self.executed.graph
             if not is_this_step:
@@ -152,8 +152,8 @@ class TorchStep:
             )
             names = [*joint.params_spec, *joint.buffers_spec]
             inputs = [node.meta["desc"] for node in signature_of(joint.graph_module).mutations.values()]
-        written = {each.target if hasattr(each, "target") else self.call.input_names[each.idx] for each in inputs}
-        shared = _shared(_named(module, self.call), written)
+        written = {desc.target if hasattr(desc, "target") else self.call.input_names[desc.idx] for desc in inputs}
+        shared = _pairs_in_one_storage(_values_by_name(module, self.call), written)
         has_warned, parts = False, _parts(module, read)
         for path in observed.changed:  # the forward pass sets these attributes itself
             parts.pop(f"{WRAPPER}{path}", None)
@@ -161,16 +161,16 @@ class TorchStep:
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal has_warned
             call = Call.of(module.module, args, kwargs)
-            named = _named(module, call)
+            named = _values_by_name(module, call)
             now = _parts(module, read)
             self._refuse_other_call(named, parts, {path: now.get(path) for path in parts})
-            for one, other in sorted(_shared(named, written) - shared):
+            for one, other in sorted(_pairs_in_one_storage(named, written) - shared):
                 raise ValueError(
                     f"{one} and {other.removeprefix(WRAPPER)} share memory that the step writes, and in the fit they "
                     "did not. Pass a copy of one of them (clone()), or call tmmu.fit again with these tensors."
                 )
             has_warned = has_warned or self._warn_of_gradients(named)
-            state = [named[each] if each in named else attrgetter(each)(module) for each in names]
+            state = [named[name] if name in named else attrgetter(name)(module) for name in names]
             with torch._C._DisableAutocast():  # the step has the casts as operators
                 return run(*state, *call.args, **call.kwargs)
 
@@ -178,7 +178,7 @@ class TorchStep:
 
     def _refuse_other_graph(self, code: str) -> None:
         if code != self.code:
-            lines = ([line for line in each.splitlines() if "torch.ops" in line] for each in (self.code, code))
+            lines = ([line for line in text.splitlines() if "torch.ops" in line] for text in (self.code, code))
             one, other = next((pair for pair in zip_longest(*lines) if pair[0] != pair[1]), (None, None))
             raise UnreadableInput(
                 f"two traces of the module differ: {str(one).strip()!r} in the fit, {str(other).strip()!r} now.",
@@ -190,7 +190,7 @@ class TorchStep:
     def _warn_of_gradients(self, named: Mapping[str, Any]) -> bool:
         """Warn of gradients that exist before the step and are not in the plan; return whether there are any."""
         tensors = [t for name, t in named.items() if isinstance(t, torch.Tensor) and name not in self.accumulated]
-        unplanned = sum(each.grad.nbytes for each in tensors if each.is_leaf and each.grad is not None)
+        unplanned = sum(t.grad.nbytes for t in tensors if t.is_leaf and t.grad is not None)
         if unplanned:
             warnings.warn(
                 f"The step needs {unplanned:,} bytes more than planned, because gradients exist before it. Set them to "
@@ -202,7 +202,7 @@ class TorchStep:
     def _refuse_other_call(self, named: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         """Raise ``ValueError`` if the tensors ``named`` or parts ``now`` differ from the fit (parts: ``before``)."""
         # A call without autocast is valid after a fit with autocast: the casts are operators of the step.
-        expected, actual = {**self.tensors, **before}, {**_described(named, _autocast_now() or self.autocast), **now}
+        expected, actual = {**self.tensors, **before}, {**_identities(named, _autocast_now() or self.autocast), **now}
         for name in [*expected, *actual] if actual != expected else ():
             fitted, given = expected.get(name), actual.get(name)
             is_frozen = isinstance(given, tuple) and fitted == (*given[:-1], True)  # a frozen parameter
@@ -224,25 +224,25 @@ class TorchStep:
             parameters = list(self.module.parameters())
             optimizer = None
             if self.optimizer is not None:
-                names = accumulated | {WRAPPER + each.leaf for each in self.executed.leaf_gradients}
+                names = accumulated | {WRAPPER + gradient.leaf for gradient in self.executed.leaf_gradients}
                 with gradients_of_zeros(self.module, names):
-                    updated = {each: each for each in parameters_of(self.optimizer, parameters)}
+                    updated = {p: p for p in parameters_of(self.optimizer, parameters)}
                     optimizer = make_optimizer(self.optimizer, updated)
             args, kwargs = new_leaves((self.call.args, self.call.kwargs))
             inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
             before = (*parameters, *self.module.buffers(), *tensors_in(optimizer, set()), *inputs)
             with (
                 gradients_of_zeros(self.module, accumulated),
-                LiveBytes(filter(torch.is_tensor, (*before, *(each.grad for each in parameters)))) as storages,
+                LiveBytes(filter(torch.is_tensor, (*before, *(p.grad for p in parameters)))) as storages,
             ):
                 if is_on_gpu := self.device.startswith("cuda"):
                     torch.cuda.reset_peak_memory_stats(self.device)
                     other_bytes = gpu_bytes(self.device, "current") - storages.held_bytes
                 result = step(*args, **kwargs)
                 outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
-                torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
+                torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
                 del outputs
-                gradients = [each.grad for each in parameters]
+                gradients = [parameter.grad for parameter in parameters]
                 if optimizer is not None:
                     optimizer.step()
             buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
@@ -252,12 +252,12 @@ class TorchStep:
     @contextmanager
     def _state_restored(self) -> Iterator[None]:
         """Context manager: restore parameters, gradients, buffers, inputs and random generators on exit."""
-        inputs = [each for each in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(each, torch.Tensor)]
+        inputs = [leaf for leaf in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(leaf, torch.Tensor)]
         tensors = (*self.module.parameters(), *self.module.buffers(), *inputs)
         storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}.values()
         state = [(storage, storage.clone()) for storage in storages]
-        generators = {generator_of(each) for each in ("cpu", self.device, *self.executed.generators)}
-        generator_states = [(each, each.get_state()) for each in generators]
+        generators = {generator_of(generator) for generator in ("cpu", self.device, *self.executed.generators)}
+        generator_states = [(generator, generator.get_state()) for generator in generators]
         try:
             with state_restored(self.module), uncompiled(self.module), gradients_of_zeros(self.module, ()):
                 yield
@@ -287,7 +287,7 @@ class Measured(NamedTuple):
     buffers: list[Any]
 
 
-def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> TorchStep:
+def trace_step(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> TorchStep:
     """Trace the training step of ``module`` (``fx_trace.with_loss``).
 
     Raises ``UnreadableInput`` if it cannot be traced, has no backward pass, or depends on state that is not in tensors.
@@ -308,7 +308,7 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
             hint="Create the generator in __init__, and seed it before each step, outside of the module.",
         )
     results, autocast = observed.result_bytes, _autocast_now()
-    tensors = _described(_named(module, call), autocast)
+    tensors = _identities(_values_by_name(module, call), autocast)
     return TorchStep(module, call, name, optimizer, executed, code, results, accumulated, tensors, autocast)
 
 
@@ -324,17 +324,17 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
 
     A trace draws no numbers, so a changed seed means that the module has set it.
     """
-    states = [each.get_state() for each in generators]
-    for each in generators:
-        each.manual_seed(FIRST_SEED)
+    states = [generator.get_state() for generator in generators]
+    for generator in generators:
+        generator.manual_seed(FIRST_SEED)
     try:
         with torch.enable_grad(), trace() as (joint, *_):
             others = attributes_of(joint.graph_module, torch.Generator)
-            is_seeded = any(each.initial_seed() != FIRST_SEED for each in generators)
-        return is_seeded or not all(each is other for each, other in zip(generators, others, strict=True))
+            is_seeded = any(generator.initial_seed() != FIRST_SEED for generator in generators)
+        return is_seeded or not all(generator is other for generator, other in zip(generators, others, strict=True))
     finally:
-        for each, state in zip(generators, states, strict=True):
-            each.set_state(state)
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
 
 
 def _parts(module: Any, read: Mapping[str, Collection[str]]) -> dict[str, str]:
@@ -369,24 +369,24 @@ def _autocast_now() -> dict[str, torch.dtype]:
     return {kind: torch.get_autocast_dtype(kind) for kind in _DEVICES if torch.is_autocast_enabled(kind)}
 
 
-def _named(module: Any, call: Call) -> dict[str, Any]:
+def _values_by_name(module: Any, call: Call) -> dict[str, Any]:
     leaves = zip(call.input_names, tree_leaves(call[:2]), strict=True)
     return dict((*module.named_parameters(), *module.named_buffers(), *leaves))
 
 
-def _shared(named: Mapping[str, Any], written: Collection[str]) -> set[tuple[str, str]]:
+def _pairs_in_one_storage(named: Mapping[str, Any], written: Collection[str]) -> set[tuple[str, str]]:
     """Return the pairs of tensors that share a storage, where the step writes the second tensor of the pair."""
     owners: dict[int, list[str]] = {}
-    for name, each in named.items() if written else ():
-        if isinstance(each, torch.Tensor) and each.layout == torch.strided and each.nbytes:
-            owners.setdefault(each.untyped_storage().data_ptr(), []).append(name)
+    for name, value in named.items() if written else ():
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.nbytes:
+            owners.setdefault(value.untyped_storage().data_ptr(), []).append(name)
     return {(one, other) for names in owners.values() for one, other in permutations(names, 2) if other in written}
 
 
-def _described(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
+def _identities(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
     """Return name → identity of a tensor (without its values) or of another argument; also PyTorch's modes."""
     modes = {"torch.autocast": f"{autocast}", "torch.inference_mode": f"{torch.is_inference_mode_enabled()}"}
-    return {name: _identity(each) for name, each in named.items()} | modes
+    return {name: _identity(value) for name, value in named.items()} | modes
 
 
 def _identity(value: Any) -> Any:
