@@ -81,7 +81,7 @@ def map_arena(name: str, size_bytes: int, alignment_bytes: int = 1, page_size: i
 
 
 def refuse_larger_than_memory(plan: Plan) -> None:
-    """Raise ``AllocationFailure`` if the arenas exceed this machine's memory; writing them ends the process."""
+    """Raise ``AllocationFailure`` if the arenas exceed this machine's memory: a process that fills them is killed."""
     sizes = {arena.name: arena.extent_bytes for arena in plan.arenas}
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

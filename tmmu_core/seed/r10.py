@@ -1,4 +1,4 @@
-"""The classes of the memory planner r10 (founding document 002): lifetimes, allocation plan and memory binding.
+"""The classes of the memory planner r10 (seed document 002): lifetimes, allocation plan and memory binding.
 
 The planner is :mod:`~tmmu_core.planners.ffd`, first-fit decreasing over whole regions.
 """

@@ -201,7 +201,7 @@ def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     program = program.at(symbols)
     graph = torch_module.with_dims(saved_graph(program, name), program, fixed)
     dim_sizes = {key: dim.max for key, dim in graph.dims.items()}
-    answer = _run_child("torch", {"point": symbols}, data)
+    answer = _run_child("torch", {"sizes": symbols}, data)
     allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])
     figures = {"allocated": allocated, "tensors": tensors, "scratch": allocated - tensors}
     return Measured(name, EAGER, allocated, figures, _figures(graph, dim_sizes), None, dim_sizes, steps)

@@ -18,11 +18,11 @@ from tmmu_core.base.child_process import serve
 RUNS = 3  # number of runs of a model in onnxruntime and in TensorFlow Lite Micro
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
 LITERT_ALIGNMENT = 64  # bytes: LiteRT places each tensor at a multiple of this
-LARGEST = 1 << 30  # bytes: a model that fails in an arena of this size or larger is refused (TensorFlow Lite Micro)
-GRID = 16  # bytes: step of the search for the smallest arena of TensorFlow Lite Micro
+MAX_ARENA_BYTES = 1 << 30  # a model that fails in an arena of this size or larger is refused (TensorFlow Lite Micro)
+ARENA_STEP = 16  # bytes: step of the search for the smallest arena of TensorFlow Lite Micro
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 
-Place = tuple[int, int]  # first byte, and the byte after the last
+ByteRange = tuple[int, int]  # first byte, and the byte after the last
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def measure_litert(model: bytes) -> dict[str, int]:
     interpreter.invoke()
     start = np.frombuffer(model, np.uint8).ctypes.data
     file = range(start, start + len(model))
-    places: list[tuple[Place, bool]] = []
+    ranges: list[tuple[ByteRange, bool]] = []
     for details in interpreter.get_tensor_details():
         try:
             array = interpreter.tensor(details["index"])()
@@ -123,29 +123,29 @@ def measure_litert(model: bytes) -> dict[str, int]:
             continue
         if isinstance(array, np.ndarray) and array.nbytes and int(array.ctypes.data) not in file:
             first = int(array.ctypes.data)
-            places.append(((first, first + array.nbytes), details["index"] < tensors_in_file))
+            ranges.append(((first, first + array.nbytes), details["index"] < tensors_in_file))
     inputs = {int(interpreter.tensor(details["index"])().ctypes.data) for details in interpreter.get_input_details()}
-    arena = _arena_range([place for place, _ in places], inputs)
-    in_arena = [(place, is_of_file) for place, is_of_file in places if arena[0] <= place[0] < arena[1]]
-    tensors = [place for place, is_of_file in in_arena if is_of_file]
+    arena = _arena_range([span for span, _ in ranges], inputs)
+    in_arena = [(span, is_of_file) for span, is_of_file in ranges if arena[0] <= span[0] < arena[1]]
+    tensors = [span for span, is_of_file in in_arena if is_of_file]
     return {
         "arena": arena[1] - arena[0],
         "tensors": max(end for _, end in tensors) - min(first for first, _ in tensors),
         "scratch": sum(end - first for (first, end), is_of_file in in_arena if not is_of_file),
-        "outside": sum(end - first for (first, end), _ in places if not arena[0] <= first < arena[1]),
+        "outside": sum(end - first for (first, end), _ in ranges if not arena[0] <= first < arena[1]),
     }
 
 
-def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
+def _arena_range(ranges: Sequence[ByteRange], inputs: set[int]) -> ByteRange:
     """Return the arena: the bytes around an input, up to a gap larger than the sum of all aligned sizes."""
-    largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for first, end in places)
+    largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for first, end in ranges)
     first, last = 0, 0
-    for place in sorted(places):
-        if place[0] - last > largest_gap:
+    for span in sorted(ranges):
+        if span[0] - last > largest_gap:
             if any(first <= address < last for address in inputs):
                 break
-            first = place[0]
-        last = max(last, place[1])
+            first = span[0]
+        last = max(last, span[1])
     return first, last
 
 
@@ -157,25 +157,28 @@ def compare_micro(models: bytes, length: int) -> dict[str, Any]:
 
 
 def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
-    """Return ``head``, ``tail``, ``arena`` (least that works), ``temporary`` (arena − printed total); the outputs."""
+    """Return figures in bytes, and the outputs.
+
+    ``head``, ``tail``: as printed. ``arena``: the smallest that works. ``temporary``: ``arena`` − the printed total.
+    """
     arena = max(1 << 20, 16 * len(model))
     while True:
         try:
             figures, outputs = _micro_run(model, arena, RUNS)
             break
         except RuntimeError:
-            if arena >= LARGEST:
+            if arena >= MAX_ARENA_BYTES:
                 raise
             arena *= 4
 
     def loads(blocks: int) -> bool:
         try:
-            _micro_run(model, blocks * GRID, 0)
+            _micro_run(model, blocks * ARENA_STEP, 0)
         except RuntimeError:
             return False
         return True
 
-    smallest = GRID * bisect_left(range(arena // GRID), True, lo=1, key=loads)
+    smallest = ARENA_STEP * bisect_left(range(arena // ARENA_STEP), True, lo=1, key=loads)
     temporary = max(0, smallest - figures.pop("total"))
     return figures | {"arena": smallest, "temporary": temporary}, outputs
 
@@ -216,8 +219,8 @@ def _random(generator: Any, shape: Any, dtype: Any) -> Any:
     return generator.integers(low, low + (1 << bits), shape).astype(dtype)
 
 
-def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
-    """Return figures of runs on the CPU, in bytes; ``point``: symbol of the program → size.
+def measure_torch(data: bytes, sizes: dict[str, int]) -> dict[str, Any]:
+    """Return figures of runs on the CPU, in bytes; ``sizes``: symbol of the program → size.
 
     ``fx_program`` rebuilds the program with zero weights and loads no code from the file. The program frees each value
     after its last read, as eager mode does. ``tensors``: the peak of all tensors, including the inputs. ``allocated``:
@@ -228,7 +231,7 @@ def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     with torch.no_grad():
-        program = _eager_program(data, point)
+        program = _eager_program(data, sizes)
         weights = [*program.module.parameters(), *program.module.buffers()]
         for tensor in (*program.example, *weights):
             tensor.zero_()
@@ -242,7 +245,7 @@ def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
     return {"tensors": max(steps, default=0), "allocated": inputs + max(live), "steps": steps}
 
 
-def _eager_program(data: bytes, point: dict[str, int]) -> Any:
+def _eager_program(data: bytes, sizes: dict[str, int]) -> Any:
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
     from tmmu_core.formats.pytorch.exported_program.pt2_document import Body
     from tmmu_core.formats.pytorch.joint_graph.fx_program import RebuiltProgram
@@ -263,7 +266,7 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
                 for tensor in freed.get(k, ()):
                     values.pop(tensor, None)
 
-    return Eager(read_program(data).at(point))
+    return Eager(read_program(data).at(sizes))
 
 
 def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:
