@@ -1,7 +1,6 @@
 """Write files atomically: write a temporary file in the same folder, sync it, rename it.
 
-After a failure or ``kill -9``, the path has the whole old file or the whole new one. A killed writer may leave
-``.tmmu-*.part``.
+After a failure or ``kill -9``, the old or the new file is there as a whole. A killed writer may leave ``.tmmu-*.part``.
 """
 
 import contextlib

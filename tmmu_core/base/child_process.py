@@ -38,10 +38,7 @@ def limited_growth(growth: int) -> Iterator[None]:
 def run_module(
     module: str, arguments: Sequence[str], data: bytes, timeout: float, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``main(arguments)`` of ``module`` in a child process. ``data`` is its standard input.
-
-    Raises like ``subprocess.run``.
-    """
+    """Run ``main(arguments)`` of ``module`` in a subprocess with the input ``data``. Raises like ``subprocess.run``."""
     command = [sys.executable, "-P", "-c", START.format(module=module), str(ROOT), *arguments]
     return subprocess.run(command, input=data, capture_output=True, timeout=timeout, env=environment, check=False)
 

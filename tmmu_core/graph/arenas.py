@@ -60,10 +60,8 @@ def refuse_too_many_arenas(config: Mapping[str, Any]) -> None:
 def arena_fields(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
     """Return each arena as a mapping of the given fields, to hash the configuration. Raises as :func:`read_arenas`."""
     read_arenas(config)
-    return {
-        name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
-        for name, arena in (config or {}).items()
-    }
+    items = (config or {}).items()
+    return {name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena) for name, arena in items}
 
 
 def check_alignment(alignment: int, *, arena: str) -> None:

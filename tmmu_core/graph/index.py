@@ -52,10 +52,7 @@ class GraphIndex:
 
     @cached_property
     def written_base(self) -> I64:
-        """Shape (tensors,): for a view that no node writes, its nearest base that a node writes or that is no view.
-
-        For other tensors, the tensor itself.
-        """
+        """Shape (tensors,): for a view that no node writes, its nearest written or non-view base; else the tensor."""
         base = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (base != base[base]).any():
             base = base[base]

@@ -40,7 +40,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
 
     death = groups.death.copy()
     death[handoffs[:, 1]] = handoffs[:, 0]
-    storages, storage_of = _storages(timeline, ranges, groups, (heads, arena_of), pairs, death, handoffs)
+    storages, storage_of = _storages(timeline, ranges, groups, heads, arena_of, pairs, death, handoffs)
     taken, offsets = np.ones(len(handoffs), np.bool_), groups.offset
     return Liveness(timeline, names, ranges.birth, death, storage_of, offsets, storages, handoffs, taken, refusals)
 
@@ -122,20 +122,13 @@ def bytes_of_tensors(timeline: Timeline) -> U64:
 
 
 def _storages(
-    timeline: Timeline,
-    ranges: Ranges,
-    groups: Groups,
-    heads_and_arenas: tuple[I64, I64],
-    pairs: I64,
-    death: I64,
-    handoffs: I64,
+    timeline: Timeline, ranges: Ranges, groups: Groups, heads: I64, arena_of: I64, pairs: I64, death: I64, handoffs: I64
 ) -> tuple[Storages, I64]:
     """Return the storages, sorted by (birth, −bytes, id bytes) of their heads, and the storage of each tensor.
 
-    ``heads_and_arenas``: the head (first-born member) of each group, and the arena of each tensor.
+    ``heads``: the head (first-born member) of each group; ``arena_of``: the arena of each tensor.
     """
     index, tensors = timeline.index, timeline.graph.tensors
-    heads, arena_of = heads_and_arenas
     planned = np.flatnonzero(ranges.planned)
     group_ids = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
     head = heads[group_ids]

@@ -114,9 +114,8 @@ def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
         name, node_id = ids[next(i for i in index.inputs_of(reader) if dangling[i])], index.node_ids[reader]
         message = f"node {node_id!r} reads tensor {name!r}, which nothing writes."
         hint = "Add it to the graph's inputs, give it a persistent role, or write it by a node."
-        raise InvalidIrShapes(
-            message, reason="dangling_input", node_id=node_id, tensor=name, t=int(timeline.step_of[reader]), hint=hint
-        )
+        step = int(timeline.step_of[reader])
+        raise InvalidIrShapes(message, reason="dangling_input", node_id=node_id, tensor=name, t=step, hint=hint)
     unwritten = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
     if unwritten:
         name = min(unwritten)

@@ -104,6 +104,7 @@ def _offload_next(
     at = boundary(model, peak_position(before, arena))
     idle = _idle(model, at, arena, choice)
     peak = before.live[arena].max(initial=0)
+    steps_at_peak = (before.live[arena] >= peak).sum()
     is_enough = model.size[idle] >= excess
     if len(idle) and not is_enough.any():
         together = choice
@@ -116,11 +117,7 @@ def _offload_next(
     for s in [*idle[is_enough][::-1].tolist(), *idle.tolist()][:MOST_TRIED]:
         more = choice | _offload_choice(model, at, s)
         after = run(model, more)
-        # The peak is lower, or fewer steps have it.
-        if (
-            after.peaks[arena] <= before.peaks[arena]
-            and (after.live[arena] >= peak).sum() < (before.live[arena] >= peak).sum()
-        ):
+        if after.peaks[arena] <= before.peaks[arena] and (after.live[arena] >= peak).sum() < steps_at_peak:
             return more, after
     return None
 

@@ -41,13 +41,11 @@ def permitted_pairs(node: Node) -> Pairs:
 def apply_inplace(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"pairs": [[node id, [[input, output], …]], …]}``."""
     added = {node_id: tuple((i, o) for i, o in pairs) for node_id, pairs in move.details["pairs"]}
-    nodes = tuple(
-        msgspec.structs.replace(node, inplace=(*permitted_pairs(node), *added[node.node_id]))
-        if node.node_id in added
-        else node
-        for node in plan_input.graph.nodes
-    )
-    return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, nodes=nodes))
+    nodes = list(plan_input.graph.nodes)
+    for k, node in enumerate(nodes):
+        if node.node_id in added:
+            nodes[k] = msgspec.structs.replace(node, inplace=(*permitted_pairs(node), *added[node.node_id]))
+    return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, nodes=tuple(nodes)))
 
 
 def missing_permissions(plan_input: PlanInput, nodes: Collection[str] | None = None) -> Move | None:

@@ -33,12 +33,10 @@ from tmmu_core.plans.model import Plan
 
 def in_one_memory(graph: Graph) -> Graph:
     """Return the graph with every tensor in the arena ``memory``, except offloaded copies."""
-    tensors = [
-        tensor
-        if tensor.arena == OFFLOAD_ARENA or tensor.view is not None
-        else msgspec.structs.replace(tensor, arena=ONE_MEMORY)
-        for tensor in graph.tensors
-    ]
+    tensors = list(graph.tensors)
+    for i, tensor in enumerate(tensors):
+        if tensor.arena != OFFLOAD_ARENA and tensor.view is None:
+            tensors[i] = msgspec.structs.replace(tensor, arena=ONE_MEMORY)
     return msgspec.structs.replace(graph, tensors=tuple(tensors))
 
 
@@ -213,7 +211,5 @@ def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[s
     """Return the configuration without capacities, so that plans over capacity are returned too."""
     if arenas is None:
         return None
-    return {
-        name: {key: value for key, value in settings.items() if key != "capacity_bytes"}
-        for name, settings in arena_fields(arenas).items()
-    }
+    items = arena_fields(arenas).items()
+    return {name: {key: value for key, value in arena.items() if key != "capacity_bytes"} for name, arena in items}

@@ -21,8 +21,8 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
-TABLE_FACTOR, TABLE_MARGIN = 6, 256
-"""Factor and margin of the maximum steps, lives and reads, compared with those of the initial graph."""
+FACTOR, MARGIN = 6, 256
+"""Maximum steps, lives and reads: about ``FACTOR`` times those of the initial graph, plus ``MARGIN``."""
 MOST_FLOPS = 2**61  # maximum extra FLOPs counted, so that sums stay within 64 bits
 
 
@@ -138,11 +138,8 @@ class Tables:
 
     def __init__(self, model: RecomputeModel) -> None:
         positions, storages = len(model.node_at), len(model.size)
-        lives, steps = (
-            storages + TABLE_FACTOR * len(model.out_idx) + TABLE_MARGIN,
-            TABLE_FACTOR * positions + TABLE_MARGIN,
-        )
-        reads = TABLE_FACTOR * len(model.in_idx) + TABLE_MARGIN
+        lives, steps = storages + FACTOR * len(model.out_idx) + MARGIN, FACTOR * positions + MARGIN
+        reads = FACTOR * len(model.in_idx) + MARGIN
         self.model = model
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
@@ -198,8 +195,7 @@ class Tables:
 class DropWalk:
     """Walks the initial order, and restores dropped storages before their next use.
 
-    Subclasses define the actions. An action returns whether it is possible; it clears ``dropped`` for the storages that
-    it restores.
+    Subclasses define the actions. An action returns whether it is possible; it clears ``dropped`` where it restores.
     """
 
     run: Callable[[int], bool]  # run the node of a position

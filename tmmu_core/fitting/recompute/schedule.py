@@ -157,11 +157,8 @@ class _Schedule:
                         frames.append([problem.producer[s], 0])
                     continue
                 highest = max(highest, n)
-                if (
-                    problem.work > problem.most_work
-                    or len(self.runs) > problem.most_runs
-                    or problem.expires[n] < highest
-                ):
+                is_over_maximum = problem.work > problem.most_work or len(self.runs) > problem.most_runs
+                if is_over_maximum or problem.expires[n] < highest:
                     return False
                 self._run(n, place)
                 frames.pop()
@@ -232,9 +229,8 @@ class _Schedule:
             total += problem.flops[n]
             if len(seen) > MOST_COUNTED:
                 return 2 * total
-            pending += [
-                problem.producer[s] for s in problem.reads[n] if s not in self.live and problem.producer[s] >= 0
-            ]
+            missing = [s for s in problem.reads[n] if s not in self.live]
+            pending += [problem.producer[s] for s in missing if problem.producer[s] >= 0]
         problem.work += len(seen)
         return total
 
@@ -262,9 +258,7 @@ def search_schedule(problem: ScheduleProblem, should_continue: Callable[[], bool
         if not queue:
             return None
         *_, found = heappop(queue)
-        large = tuple(
-            goal for goal in found.goals if SMALL_GOAL * problem.bytes_of(problem.writes[goal]) >= found.most_excess
-        )
+        large = tuple(g for g in found.goals if SMALL_GOAL * problem.bytes_of(problem.writes[g]) >= found.most_excess)
         if large not in expanded:
             expanded.add(large)
             pending = (goals for goals in _repairs(found, set(large)) if goals not in known)

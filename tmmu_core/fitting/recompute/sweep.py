@@ -160,12 +160,8 @@ def _cheapest_drops(
     counted, exponent = rank_by
 
     def rank(candidate: Idle) -> tuple[float, int, int]:
-        flops = _flops_to_restore(search, is_available, candidate.storage)
-        return (
-            (flops + 1) / int(counted[candidate.storage]) / candidate.distance**exponent,
-            candidate.storage,
-            candidate.drop,
-        )
+        storage, flops = candidate.storage, _flops_to_restore(search, is_available, candidate.storage)
+        return (flops + 1) / int(counted[storage]) / candidate.distance**exponent, storage, candidate.drop
 
     drops = []
     for _, storage, drop in sorted(map(rank, idle)):

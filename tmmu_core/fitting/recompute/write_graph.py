@@ -342,9 +342,8 @@ class _Writer(DropWalk):
             is_saved = node.phase == "forward"
             first = self.tensors[int(self.index.outputs_of(n)[0])]
             shape = (self.model.state_bytes,)
-            self.new_tensors.append(
-                Tensor(state, shape, "uint8", first.role, saved_for_backward=is_saved, arena=first.arena)
-            )
+            saved = Tensor(state, shape, "uint8", first.role, saved_for_backward=is_saved, arena=first.arena)
+            self.new_tensors.append(saved)
         return state
 
     def _current_name(self, n: int, number: int, i: int, k: int) -> str:

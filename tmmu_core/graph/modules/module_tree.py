@@ -84,10 +84,8 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     several_phases = len(set(phases)) > 1
     family_parents = _parents_of_one_family(modules.paths, families)
     module_levels = [_with_family_level(path, families, family_parents) for path in modules.paths]
-    node_levels = [
-        ((phase,) if several_phases else ()) + module_levels[k]
-        for k, phase in zip(modules.of_node.tolist(), phases, strict=True)
-    ]
+    prefixes = [(phase,) if several_phases else () for phase in phases]
+    node_levels = [prefix + module_levels[k] for prefix, k in zip(prefixes, modules.of_node.tolist(), strict=True)]
     levels = _useful_levels(node_levels)
     sequence = [node for node in order if node >= 0]
     of_node = _split_into_ranges([_innermost(path, levels) for path in node_levels], sequence)

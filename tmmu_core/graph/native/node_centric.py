@@ -106,9 +106,8 @@ def decode(data: bytes, name: str = "") -> Graph:
         inputs = tuple([_port(port, output_counts, f"{path}[{j}]", node.node_id) for j, port in ports])
         outputs = tuple([f"{node.node_id}:{i}" for i in range(output_counts[node.node_id])])
         nodes.append(Node(**{name: getattr(node, name) for name in NODE_FIELDS}, inputs=inputs, outputs=outputs))
-    graph_outputs = tuple(
-        [_port(port, output_counts, f"$.outputs[{j}]", "") for j, port in enumerate(port_graph.outputs)]
-    )
+    ports = enumerate(port_graph.outputs)
+    graph_outputs = tuple([_port(port, output_counts, f"$.outputs[{j}]", "") for j, port in ports])
     same = {field: getattr(port_graph, field) for field in GRAPH_FIELDS}
     graph = Graph(tuple(tensors), tuple(nodes), outputs=graph_outputs, ir_schema=GRAPH_SCHEMA, **same)
     return native_file.normalise_dtypes(graph)

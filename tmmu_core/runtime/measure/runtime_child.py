@@ -157,10 +157,7 @@ def compare_micro(models: bytes, length: int) -> dict[str, Any]:
 
 
 def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
-    """Return figures in bytes, and the outputs.
-
-    ``head``, ``tail``: as printed. ``arena``: the smallest that works. ``temporary``: ``arena`` − the printed total.
-    """
+    """Return ``head``, ``tail``, the smallest working ``arena``, ``temporary`` (arena − printed total); the outputs."""
     arena = max(1 << 20, 16 * len(model))
     while True:
         try:
