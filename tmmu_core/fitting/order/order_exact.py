@@ -141,7 +141,7 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: the unit touches the storage; runs before an accessor; after an accessor; before all others.
+        # [storage, unit]: whether the unit touches the storage, runs before an accessor, after one, before all others.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, accessors in enumerate(map(bits, self.accessors)):
             after_one[s], before_one[s] = must_precede[accessors].any(0), must_follow[accessors].any(0)
