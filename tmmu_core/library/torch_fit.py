@@ -70,11 +70,10 @@ class TorchFit(Fit[Plan]):
         def refit(graph: Graph) -> Graph:
             result = _fitted(graph, self.fitted.capacity, self.fitted.allowed, None, self.step.device)
             if self.answer == "fits" and result.answer != "fits":
-                raise UnreadableInput(
-                    f"AOTAutograd's graph of the step needs {result.best.extent_bytes:,} bytes, {result.over_bytes:,} "
-                    "more than the capacity. It copies the gradients of non-contiguous results.",
-                    hint="Use fit.compile(), or return such results with .contiguous().",
-                )
+                what = f"AOTAutograd's graph of the step needs {result.best.extent_bytes:,} bytes, "
+                what += f"{result.over_bytes:,} more than the capacity. "
+                what += "It copies the gradients of non-contiguous results."
+                raise UnreadableInput(what, hint="Use fit.compile(), or return such results with .contiguous().")
             return result.best.plan_input.graph
 
         return self.step.partition(self.graph, refit)

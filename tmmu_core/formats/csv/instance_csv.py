@@ -100,7 +100,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
     offset = numbers("offset", U64_MAX, -1)
     is_partial = min(offset, default=0) < 0
     gaps: list[tuple[tuple[int, int], ...]] = [()] * len(ids)
-    windowed: set[int] = set()
+    is_windowed = [False] * len(ids)
     first_of: dict[str, int] = {}
     for row, (line, name) in enumerate(zip(lines, ids, strict=True)):
         if not name:
@@ -115,9 +115,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
         if is_partial and offset[row] > LAST_FIXED:
             raise _fault(line, "offset", f"the fixed offset {offset[row]} is over {LAST_FIXED}", "Lower it.")
         if "gaps" in cells:
-            gaps[row], has_window = _gaps(line, cells["gaps"][row], inclusive, lower[row], upper[row])
-            if has_window:
-                windowed.add(row)
+            gaps[row], is_windowed[row] = _gaps(line, cells["gaps"][row], inclusive, lower[row], upper[row])
     begins, sizes = np.array(lower, np.int64), np.array(size, np.uint64)
     order = normative_order(ids, begins, sizes)
     rows = order.tolist()
@@ -129,9 +127,9 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
     )
     packing = None if is_partial or not ids else Packing(np.array(offset, np.uint64)[order])
     notes = []
-    if windowed:
-        named = next(ids[row] for row in rows if row in windowed)
-        notes.append(f"gaps with a window of bytes are ignored; buffers with them: {len(windowed)} ({named!r} first).")
+    if windowed_ids := [ids[row] for row in rows if is_windowed[row]]:
+        what = f"{len(windowed_ids)} ({windowed_ids[0]!r} first)"
+        notes.append(f"gaps with a window of bytes are ignored; buffers with them: {what}.")
     return PlainInstance("", problem, packing, tuple(notes))
 
 

@@ -125,8 +125,7 @@ class ModelFile:
         buffer = self.model.Buffers(at)
         if buffer.DataLength():
             return int(buffer._tab.Vector(buffer._tab.Offset(4))), int(buffer.DataLength())
-        # Data after the flatbuffer. The sizes 0 and 1 mean no data.
-        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
+        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)  # 0 and 1 mean no data
 
     def data_bytes(self, tensor: Any) -> int:
         """Return the size of a tensor's data in the file, in bytes."""

@@ -211,8 +211,7 @@ class JointReader(torch.fx.Interpreter):
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
         self.phase = "backward"
         for placeholder, (descriptor, value) in self.tangents.items():
-            output = descriptor.output
-            result = getattr(output, "base_of", output)  # for a base: the result that is a view of it
+            result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base: the result that views it
             node = self.signature.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[node])]] if node is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
