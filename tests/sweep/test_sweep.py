@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -166,17 +167,19 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_external_scheduler_is_used(
-    tmmu: Any,  # noqa: F811
-    scheduler: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_external_scheduler_is_used(tmmu: Any, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     command = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
     here, existing = (json.loads(tmmu(*command, *how)[1]) for how in ((), ("--scheduler", scheduler)))
     assert [*map(_untimed, existing["rows"])] == [*map(_untimed, here["rows"])]
     monkeypatch.setattr(sweep_run, "IMPORT_CHECK", "import there_is_no_such_module")
     code, _, err = tmmu(*command, "--scheduler", scheduler)
     assert (code, "not installed on it: No module named" in err) == (2, True)
+
+
+def test_failed_local_cluster_suggests_one_process(tmmu: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr("distributed.LocalCluster", Mock(side_effect=OSError("no free port")))
+    code, _, err = tmmu("sweep", CHAIN, "--workers", "2")
+    assert (code, "no free port. Use --workers 0." in " ".join(err.split())) == (2, True)
 
 
 # --- in a store --------------------------------------------------------------------------------------------------
@@ -208,16 +211,8 @@ def test_killed_sweep_resumes_from_the_store(tmmu: Any, tmp_path: Path) -> None:
 def test_failed_point_runs_again(tmmu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     spec = tmp_path / "spec.json"
     spec.write_text('{"mesh": {"tp": 4}, "contracts": {"activations": {"axis": 1, "mesh": "tp"}}}')
-    command = (
-        "sweep",
-        BLOCK,
-        "--shards",
-        str(spec),
-        "--planners",
-        "slots",
-        "--store",
-        f"sqlite:///{tmp_path / 's.db'}",
-    )
+    store = f"sqlite:///{tmp_path / 's.db'}"
+    command = ("sweep", BLOCK, "--shards", str(spec), "--planners", "slots", "--store", store)
     monkeypatch.setenv("TMMU_MAX_RANKS", "2")
     code, out, _ = tmmu(*command)
     assert (code, "set a limit above 2: --max-ranks N" in out) == (2, True)

@@ -56,7 +56,7 @@ def sweep_command(
     request: PlanRequest,
     options: AxisOptions,
     workers: int | None = option(
-        f"Number of processes; 0: only this process [one per core from {PARALLEL_FROM} points on, else 0].", "N", min=0
+        f"Processes; 0: only this process [0; with Dask from {PARALLEL_FROM} points on, one per core].", "N", min=0
     ),
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT"),
     files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),
@@ -150,7 +150,8 @@ def _results(
             yield from run_on(client, sources, points)
     except (OSError, TimeoutError) as error:
         what = f"cannot use the Dask scheduler {scheduler or 'of this machine'}: {error}."
-        raise UsageError(what, "Check its address, that it runs, and that it has workers.") from error
+        hint = "Check its address, that it runs, and that it has workers." if scheduler else "Use --workers 0."
+        raise UsageError(what, hint) from error
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
