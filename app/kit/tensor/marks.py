@@ -11,7 +11,7 @@ from app.texts import numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, natural_key
 from tmmu_core.plans.model import Plan, rows_of_parts
 
-WITNESS, LATE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
+WITNESS, LONG_IDLE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
 LAYERS_FROM = {
     "origins": "The model file contains the module of each node.",
     "names": "Layers come from the node names.",
@@ -29,7 +29,7 @@ def marked_rows(shown: Shown) -> list[int] | None:
     if (layer := layer_of(state.choice().marked)) is not None:
         origins = plan_rows.origins(shown)
         return None if origins is None else [row for row, name in enumerate(origins.layer) if name == layer]
-    return [row for row, _, _ in _late(shown)] or None
+    return [row for row, _, _ in _long_idle(shown)] or None
 
 
 def witness_rows(plan: Plan, arena: str | None) -> list[int] | None:
@@ -45,7 +45,7 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
     """Return ``(step, text)`` of each last use of marked buffers; ``"a frees x +1"``: node a frees x and one more."""
     plan = shown.plan
     freed_at: dict[int, list[str]] = {}
-    for row, last_use, _ in _late(shown):
+    for row, last_use, _ in _long_idle(shown):
         freed_at.setdefault(last_use, []).append(numbers.shortened(plan.tensor_ids[row], 14))
     texts = []
     for step, (first, *others) in freed_at.items():
@@ -54,9 +54,9 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
     return texts
 
 
-def _late(shown: Shown) -> list[tuple[int, int, int]]:
+def _long_idle(shown: Shown) -> list[tuple[int, int, int]]:
     """Return ``(row, last use, second-last use)`` of the marked long idle buffers; [] if they are not marked."""
-    return plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
+    return plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)) if state.choice().marked == LONG_IDLE else []
 
 
 def certificate(shown: Shown) -> None:
@@ -81,13 +81,11 @@ def _mark_button(mark: str, label: str, icon: str, hint: str | None = None, **ch
         controls.button(label, mark, changes, icon=f":material/{icon}:", help=hint)
 
 
-def late_button(shown: Shown) -> None:
+def long_idle_button(shown: Shown) -> None:
     """Draw the button that marks long idle buffers, if the arena has such buffers."""
     if plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)):
-        hint = (
-            "Mark the buffers that are idle longest before their last use, in bytes × steps. A flag shows the reader."
-        )
-        _mark_button(LATE, "Mark long idle buffers", "flag", hint)
+        hint = "Mark buffers with the most idle bytes × steps before the last use. A flag names the freeing node."
+        _mark_button(LONG_IDLE, "Mark long idle buffers", "flag", hint)
 
 
 def pick_layer(shown: Shown) -> None:

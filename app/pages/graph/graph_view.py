@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.canvas.script import GRAPH
 from app.kit import arena_focus, controls
-from app.session import graph_levels, state
+from app.session import shown_graph, state
 from app.session.planning import Shown
 from app.texts import numbers
 from tmmu_core.base.escaping import visible
@@ -20,7 +20,7 @@ from tmmu_core.graph.modules.module_tree import Tree
 from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
 HEIGHT = 600
-PARTS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
+PARTS = {shown_graph.MODEL: "Whole model", shown_graph.AROUND: "Around the selection"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +42,13 @@ def draw(shown: Shown, key: str = "graph") -> None:
     peak = arena_focus.peak_step(shown, arena) if arena else 0
     peak_node = int(timeline.node_at[peak]) if timeline.steps else -1
     first_node = timeline.index.node_of[timeline.order[0]] if len(timeline.order) else -1
-    view = graph_levels.visible_graph(shown, state.choice(), peak_node if peak_node >= 0 else first_node)
-    scene = Scene(shown, view, timeline.index, graph_levels.tree(shown), arena, peak, peak_node)
+    view = shown_graph.visible_graph(shown, state.choice(), peak_node if peak_node >= 0 else first_node)
+    scene = Scene(shown, view, timeline.index, shown_graph.tree(shown), arena, peak, peak_node)
     if key == "graph":
         _controls(scene)
 
     def close(path: str) -> None:
-        opened, closed = graph_levels.move_path(path, state.choice().opened, state.choice().closed)
+        opened, closed = shown_graph.move_path(path, state.choice().opened, state.choice().closed)
         state.choose(opened=opened, closed=closed)
 
     callbacks: dict[str, Any] = {"select": lambda name: state.choose(selected=str(name)), "close": close}
@@ -58,14 +58,14 @@ def draw(shown: Shown, key: str = "graph") -> None:
 
 
 def _controls(scene: Scene) -> None:
-    chosen, part = state.choice(), graph_levels.shown_part(scene.shown, state.choice())
+    chosen, part = state.choice(), shown_graph.shown_part(scene.shown, state.choice())
     with controls.row("graph-controls"):
         controls.switch("Shown part", PARTS, **state.bind("graph_part", part))
         search(scene.shown)
-        if part == graph_levels.AROUND:
+        if part == shown_graph.AROUND:
             hint = "Show the boxes that are at most this number of edges away from the selection."
-            widget = state.bind("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius)
-            st.number_input("Maximum distance", 0, graph_levels.MAX_RADIUS, width=230, help=hint, **widget)
+            widget = state.bind("radius", shown_graph.RADIUS if chosen.radius is None else chosen.radius)
+            st.number_input("Maximum distance", 0, shown_graph.MAX_RADIUS, width=230, help=hint, **widget)
         closed = closed_modules_containing(scene, chosen.selected)
         hint = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
@@ -97,7 +97,7 @@ def search(shown: Shown) -> None:
 
 def _matches(shown: Shown, text: str) -> list[str]:
     """Return the tensor to select for each found node, without duplicates."""
-    return [name for name in dict.fromkeys(graph_levels.matching_steps(shown, text).values()) if name]
+    return [name for name in dict.fromkeys(shown_graph.matching_steps(shown, text).values()) if name]
 
 
 def _select_next(matches: list[str]) -> None:
@@ -111,7 +111,7 @@ def closed_modules_containing(scene: Scene, selected: str) -> tuple[str, ...]:
     tensor = scene.index.tensor_of.get(selected, -1)
     node = int(scene.index.producer[tensor]) if tensor >= 0 else -1
     modules = scene.tree.above(node) if node >= 0 else ()
-    return tuple([graph_levels.path_text(path) for path in modules if path not in scene.view.opened])
+    return tuple([shown_graph.path_text(path) for path in modules if path not in scene.view.opened])
 
 
 def drawing(scene: Scene) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
     edges = [[edge.source, edge.target, 1.5 if len(edge.tensors) > 1 else 1] for edge in graph.edges]  # last: the width
     tree, levels = scene.tree, []  # per open module: number, parent, name, path, number of nodes as text
     for level in graph.levels:
-        path, count = graph_levels.path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")
+        path, count = shown_graph.path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")
         levels.append([level, int(tree.parent[level]), visible(tree.label(level)), path, count])
     box_texts = [[box[field] for field in ("key", "name", "under", "level")] for box in boxes]
     shape = [box_texts, levels, [edge[:2] for edge in edges]]
@@ -206,7 +206,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
     elif vertex.kind == "inputs":
         names = timeline.graph.inputs
         key, name, under, tip = "i", "inputs", numbers.count(len(names), "tensor"), [("loaded at", "step 0")]
-        pick = graph_levels.largest_of(scene.shown, [index.tensor_of[each] for each in names])
+        pick = shown_graph.largest_of(scene.shown, [index.tensor_of[each] for each in names])
     elif vertex.kind == "tensor":
         tensor = timeline.graph.tensors[vertex.item]
         key, name, pick = f"t{vertex.item}", tensor.id, tensor.id
@@ -216,7 +216,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         node = timeline.graph.nodes[vertex.item]
         key, name, level = f"n{vertex.item}", node.node_id, vertex.level
         written = index.outputs_of(vertex.item).tolist()
-        pick = graph_levels.largest_of(scene.shown, written or index.inputs_of(vertex.item).tolist())
+        pick = shown_graph.largest_of(scene.shown, written or index.inputs_of(vertex.item).tolist())
         size, step = numbers.short_bytes(sum(int(index.nbytes[t]) for t in written)), timeline.step_of[vertex.item]
         tip = [("operator", node.instr)] if node.instr not in ("", name) else []
         tip += [("step", numbers.step(int(step)) if step >= 0 else "not in this mode"), ("writes", size), *peak_tip]
@@ -225,7 +225,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         under = " · ".join(part for part in (node.instr, size) if part not in ("", name))
     tip += [("not drawn", numbers.count(vertex.hidden, "neighbour"))] if vertex.hidden else []
     texts = {"name": visible(name), "under": visible(under), "tip": [(label, visible(text)) for label, text in tip]}
-    target = {"pick": pick, "path": None if path is None else graph_levels.path_text(path)}
+    target = {"pick": pick, "path": None if path is None else shown_graph.path_text(path)}
     held = written_bytes / total if total else 0.0
     return {"key": key, "kind": vertex.kind, "level": level, "hidden": vertex.hidden, "held": held, **texts, **target}
 
@@ -234,5 +234,5 @@ def _open_all(paths: tuple[str, ...]) -> None:
     chosen = state.choice()
     opened, closed = chosen.opened, chosen.closed
     for path in paths:
-        closed, opened = graph_levels.move_path(path, closed, opened)
+        closed, opened = shown_graph.move_path(path, closed, opened)
     state.choose(opened=opened, closed=closed)

@@ -6,7 +6,7 @@ import streamlit as st
 from app.kit.frame import page_frame, toolbar
 from app.kit.tensor import tensor_card, tensor_table
 from app.pages.graph import graph_view
-from app.session import graph_levels, state
+from app.session import shown_graph, state
 from app.session.planning import Shown
 from app.session.work.jobs import memoized
 from app.texts import markup, numbers
@@ -44,7 +44,7 @@ def view_title(shown: Shown) -> str:
 def nodes(shown: Shown, search: str) -> pd.DataFrame:
     """Return a table with a row for each step that matches ``search``, up to :data:`MOST_NODES` rows."""
     timeline = shown.timeline
-    steps = list(graph_levels.matching_steps(shown, search) if search else range(timeline.steps))
+    steps = list(shown_graph.matching_steps(shown, search) if search else range(timeline.steps))
     rows = [_row(timeline, step, int(timeline.node_at[step])) for step in steps[:MOST_NODES]]
     return pd.DataFrame(rows or [_row(timeline, 0, -1)]).head(len(rows))  # an empty table needs typed columns too
 

@@ -105,11 +105,11 @@ def _tables(shown: Shown) -> None:
             tensor_table.table(shown, arena)
     if shown.solution is None:
         return
-    is_marked = state.choice().marked == marks.LATE
+    is_marked = state.choice().marked == marks.LONG_IDLE
     idle = st.expander("Buffers with idle steps", key="idle", on_change="rerun", expanded=is_marked)
     if idle.open:
         with idle:
-            marks.late_button(shown)
+            marks.long_idle_button(shown)
             tensor_table.storages(shown, arena)
 
 
