@@ -189,7 +189,7 @@ def _notes(history: History) -> Iterator[str]:
     if events.repeated_frees:
         yield f"{events.repeated_frees:,} frees of blocks that are already free are omitted"
     failed = np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM)
-    for k in failed[:1].tolist():
+    for k in failed[:1].tolist():  # ``addr`` has the free bytes of the device at this event
         step, requested, free = int(events.step[k]), short_bytes(events.size[k]), short_bytes(events.addr[k])
         yield f"{len(failed):,} allocations failed; the first, at step {step:,}, requested {requested} with {free} free"
 
@@ -208,34 +208,34 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     ``phases``: the code of each stack. The phase of a birth is ``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``,
     or −1 if it is unknown. O(n log n).
     """
-    stack, freed_by = (np.array(phases, np.int64)[rows] for rows in (device.stack, device.free_stack))
-    has_phases = bool((stack[~device.is_before] > codes.NO_PHASE).any())
+    code, freed_by = (np.array(phases, np.int64)[rows] for rows in (device.stack, device.free_stack))
+    has_phases = bool((code[~device.is_before] > codes.NO_PHASE).any())
     # Autograd's threads run no Python code: without C++ frames their allocations have no stack at all.
-    is_autograd_thread = has_phases & (stack == codes.NO_STACK) & ~device.is_before
-    stack = np.where(is_autograd_thread, codes.BACKWARD, stack)
-    code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.CODE_COUNT)], np.int64)[stack]
-    lifetime = _PhaseColumns(device, stack, freed_by)
+    is_autograd_thread = has_phases & (code == codes.NO_STACK) & ~device.is_before
+    code = np.where(is_autograd_thread, codes.BACKWARD, code)
+    category = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.CODE_COUNT)], np.int64)[code]
+    lifetime = _PhaseColumns(device, code, freed_by)
 
-    code[(stack == codes.OPTIMIZER) & lifetime.outlasts_phase] = STATES
-    code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~lifetime.outlasts_phase] = OTHERS
-    without_phase = (stack == codes.NO_PHASE) & ~device.is_before
+    category[(code == codes.OPTIMIZER) & lifetime.outlasts_phase] = STATES
+    category[np.isin(code, (codes.PARAMETER, codes.INIT)) & ~lifetime.outlasts_phase] = OTHERS
+    without_phase = (code == codes.NO_PHASE) & ~device.is_before
     read_in_backward = lifetime.ends_in_backward & (lifetime.birth_phase != codes.BACKWARD)
-    code[without_phase & ((lifetime.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
-    unknown = device.is_before & (stack == codes.NO_STACK)
-    code[unknown & lifetime.ends_in_backward] = ACTIVATIONS
-    code[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
+    category[without_phase & ((lifetime.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
+    unknown = device.is_before & (code == codes.NO_STACK)
+    category[unknown & lifetime.ends_in_backward] = ACTIVATIONS
+    category[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
     gradients = _most_live_at_once(device, lifetime.is_gradient & lifetime.outlasts_allocations)
     if gradients or not lifetime.is_gradient.any():
         for rows in (unknown, without_phase & (lifetime.birth_phase == -1)):
-            _categorise_by_size(device, rows & lifetime.never_freed, gradients, code)
-    return code, lifetime.birth_phase
+            _categorise_by_size(device, rows & lifetime.never_freed, gradients, category)
+    return category, lifetime.birth_phase
 
 
 class _PhaseColumns:
     """The phases in which allocations begin and end, as columns with one row per allocation."""
 
-    def __init__(self, device: Device, stack: I64, freed_by: I64) -> None:
-        own = np.array([_PHASES.get(code, -1) for code in range(codes.CODE_COUNT)], np.int64)[stack]
+    def __init__(self, device: Device, code: I64, freed_by: I64) -> None:
+        own = np.array([_PHASES.get(k, -1) for k in range(codes.CODE_COUNT)], np.int64)[code]
         with_phase = np.flatnonzero((own >= 0) & ~device.is_before)
         order = with_phase[np.argsort(device.birth[with_phase], kind="stable")]
         self._steps, phases = device.birth[order], own[order]
@@ -259,8 +259,8 @@ class _PhaseColumns:
         return np.where(at >= 0, values[np.maximum(at, 0)], -1) if len(values) else np.full(len(steps), -1, np.int64)
 
 
-def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
-    """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``code``."""
+def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Counter[int], category: I64) -> None:
+    """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``category``."""
     # A gradient has the size of its parameter, so the rows at the lowest addresses, one per gradient of their size, are
     # parameters: state is allocated later. Other rows are state if they have the size of a gradient, or twice its size
     # (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
@@ -270,9 +270,9 @@ def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Coun
         size = int(device.size[row])
         taken[size] += 1
         if not gradients or taken[size] <= gradients[size]:
-            code[row] = PARAMETERS
+            category[row] = PARAMETERS
         elif gradients[size] or (size % 2 == 0 and gradients[size // 2]):
-            code[row] = STATES
+            category[row] = STATES
 
 
 def _most_live_at_once(device: Device, rows: NDArray[np.bool_]) -> Counter[int]:
