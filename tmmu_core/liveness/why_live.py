@@ -80,7 +80,7 @@ class Idle:
     idle: I64  # number of these steps that do not use the storage
     gap_from: I64  # first step of the longest idle range (the first of equal ones); the death if there is none
     gap_to: I64  # step after that idle range
-    last_use: I64  # last step that uses the storage, also the step that overwrites it in place; −1: none
+    last_use: I64  # last step that uses the storage or overwrites it in place; −1: none
     previous_use: I64  # last step before ``last_use`` that uses the storage; −1: none
 
 

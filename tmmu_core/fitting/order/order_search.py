@@ -174,7 +174,7 @@ def order_move(
 def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    A move that drops the base between a view and the reader of the view must recompute the view too.
+    Otherwise a move that drops the base between a view and its reader must also recompute the view.
     """
     index = liveness.timeline.index
     is_view = [

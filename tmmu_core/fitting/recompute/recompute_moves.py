@@ -56,7 +56,7 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
 def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
     """Return the cheapest point between a cheaper cut and the cheapest cut that fits, as a list; empty if no cut fits.
 
-    Two successive cuts can differ by many equal layers. A point between them recomputes only the first of these.
+    Two successive cuts can differ by many equal layers. A point between them recomputes only as many layers as needed.
     """
     fitting = cheapest_of(search, cuts)
     found = [] if fitting is None else [fitting]

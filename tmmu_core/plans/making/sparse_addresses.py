@@ -1,4 +1,4 @@
-"""Compute the hashed addresses of the superseded draft (``addressing="blake3_sparse"``), to compare its plans.
+"""Compute the hashed addresses of the superseded TMMU draft (``addressing="blake3_sparse"``), to compare it with v2.
 
 In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
 virtual space; TMMU v2 (II.F) forbids hashes as addresses. The draft does not define the encoding. Here the arena is
