@@ -10,7 +10,7 @@ import msgspec
 from app.session import planning
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
 from app.session.planning import minimise_option, opened_at, planning_input, request_of, task_job
-from app.session.rank_sets import MOST_RANKS, compact, spec_of
+from app.session.shard_specs import MOST_RANKS, compact, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, job_table

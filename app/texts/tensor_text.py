@@ -43,7 +43,7 @@ def _neighbours(plan: Plan, row: int) -> dict[str, Any]:
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
         first_tensor.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
     number = int(plan.generation[row])
-    return {"before": first_tensor.get(number - 1), "after": first_tensor.get(number + 1), "tenants": len(first_tensor)}
+    return {"before": first_tensor.get(number - 1), "after": first_tensor.get(number + 1), "buffers": len(first_tensor)}
 
 
 def _in_order(plan: Plan, mask: Any) -> list[int]:

@@ -74,7 +74,7 @@ def test_unknown_arena_raises_key_error() -> None:
 
 def test_slots_of_the_ledger_example() -> None:
     first, second, third = slot_reports(ledger_plan(), "arena")
-    assert (first.tenants, first.largest) == (2, "a")
+    assert (first.buffers, first.largest) == (2, "a")
     assert (first.backing_bytes, first.busy_steps, first.unused_byte_steps) == (100, 3, 36)
     assert (second.offset_bytes, second.backing_bytes) == (128, 50)
     assert (third.offset_bytes, third.backing_bytes) == (192, 40)

@@ -46,11 +46,11 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
         return _progress(job, f"Planning {opened.name} with {choice.planner or DEFAULT_PLANNER}", shows_last_plan)
     try:
         shown = job.result()
-        limited = limited_choice(job, choice)
+        repeatable = choice_of_stopped_search(job, choice)
     except TmmuError as error:
         return _failed(error, job, choice, opened)
-    if limited is not None:  # a link with the node limit reproduces the plan of the stopped search
-        state.choose(planner=limited.planner, options=limited.options, step=choice.step)
+    if repeatable is not None:  # a link with the node limit reproduces the plan of the stopped search
+        state.choose(planner=repeatable.planner, options=repeatable.options, step=choice.step)
         st.rerun()
     _draw_errors()
     state.remember_valid(choice)
@@ -148,7 +148,7 @@ def _substitute(choice: Choice) -> Shown:
     return job.result()
 
 
-def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
+def choice_of_stopped_search(job: Job[Shown], choice: Choice) -> Choice | None:
     """Return the choice with the node limit of a stopped search; ``None`` if this visitor did not stop a search."""
     try:
         return planning.repeatable_choice(job, choice)

@@ -50,8 +50,8 @@ def page() -> None:
     if baseline is None:
         _pick(options, chosen.baseline)
         return
-    if (limited := page_frame.limited_choice(job, target)) is not None:
-        state.choose(baseline=page_jobs.baseline_link(limited))
+    if (repeatable := page_frame.choice_of_stopped_search(job, target)) is not None:
+        state.choose(baseline=page_jobs.baseline_link(repeatable))
     left, right = (shown, baseline) if chosen.swapped else (baseline, shown)
     comparison = planning.comparison_of(left, right)
     moves = page_jobs.moves_of(chosen)

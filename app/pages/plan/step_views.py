@@ -1,4 +1,4 @@
-"""The views of the bytes at one step: Peak (live buffers), Fragmentation (accounts, slots) and Snapshot (history)."""
+"""The views of the bytes at one step: Peak (live buffers), Fragmentation (waste ledger, slots), Snapshot (history)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -139,7 +139,7 @@ def treemap(
 
 
 def draw_fragmentation(shown: Shown) -> None:
-    """Draw the bytes of each account at the shown step, and the table of slots."""
+    """Draw the accounts of the waste ledger (contract §7) at the shown step, and the table of slots."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown)
@@ -164,7 +164,7 @@ def draw_fragmentation(shown: Shown) -> None:
             "slot": [r.slot for r in listed],
             "offset": [r.offset_bytes for r in listed],
             "size": [r.backing_bytes for r in listed],
-            "buffers": [r.tenants for r in listed],
+            "buffers": [r.buffers for r in listed],
             "busy steps": [r.busy_steps for r in listed],
             "unused bytes × steps": [float(r.unused_byte_steps) for r in listed],
             "tensor": [r.largest for r in listed],

@@ -13,7 +13,7 @@ import streamlit as st
 from app.kit import controls
 from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work, page_frame
-from app.session import opening, page_jobs, planning, rank_sets, state
+from app.session import opening, page_jobs, planning, shard_specs, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.texts import markup, numbers, totals_text
@@ -149,7 +149,7 @@ MOST_CLASSES = 24
 def draw_ranks(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
-    chosen = chosen.unsharded().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
+    chosen = chosen.unsharded().but(shard=chosen.shard or next(text for _, text in shard_specs.presets(graph).values()))
     title = st.container()  # drawn after the ranks are planned
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
@@ -168,15 +168,15 @@ def draw_ranks(graph: Graph) -> None:
 
 
 def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
-    presets = rank_sets.presets(graph)
+    presets = shard_specs.presets(graph)
     preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
     text = chosen.shard
     with suppress(TmmuError):  # invalid JSON is shown unformatted
-        text = json.dumps(rank_sets.spec_of(text), indent=1, ensure_ascii=False)
+        text = json.dumps(shard_specs.spec_of(text), indent=1, ensure_ascii=False)
         text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
 
     def apply(text: str) -> None:
-        state.choose(shard=rank_sets.compact(text), selected_rank=None, shard_spec=None, rank=0)
+        state.choose(shard=shard_specs.compact(text), selected_rank=None, shard_spec=None, rank=0)
 
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     hidden: dict[str, Any] = {"label_visibility": "collapsed"}
@@ -215,13 +215,13 @@ def ranks_title(chosen: Choice, ranks: RankPlans) -> str:
 
 def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     st.html(markup.heading("Bytes per rank", "all arenas; stronger colour: more bytes; click a rank to select it"))
-    places = [rank_sets.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
+    places = [shard_specs.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
     chart = heat_map(ranks, places, rank)
     draw_chart(chart, key, lambda point: state.choose(selected_rank=int(point["customdata"][0])))
     st.html(_classes(ranks, rank))
-    if whole := rank_sets.whole_parameters(ranks):
+    if whole := shard_specs.whole_parameters(ranks):
         reason = "The spec does not split them, or they have fewer rows than the mesh axis has ranks"
         st.html(f'<div class="tm soft">Whole on every rank: {whole}. {reason}.</div>')
 
@@ -256,13 +256,13 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
     with controls.row("rank"):
         last = ranks.world_size - 1
         st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bind("selected_rank", rank))
-        changes: dict[str, Any] = {"shard": choice.shard, "shard_spec": rank_sets.spec_of(choice.shard)}
+        changes: dict[str, Any] = {"shard": choice.shard, "shard_spec": shard_specs.spec_of(choice.shard)}
         changes |= {"rank": rank, "selected_rank": rank}
         hint = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
         subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-        place = f"Rank {rank:,}: {rank_sets.coordinates_text(ranks.spec, rank)}"
+        place = f"Rank {rank:,}: {shard_specs.coordinates_text(ranks.spec, rank)}"
         st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
 
 

@@ -2,13 +2,13 @@
 
 The waste ledger divides the bytes of an arena at every step into five accounts.
 
-A *tenant* of a slot is a storage in it. A *block* is a slot with a live tenant; its length is the slot's backing
-(:attr:`.PlanStorages.backing`, the size of the largest tenant). At each step, every byte of ``[0, extent)`` belongs to
+A *buffer* of a slot is a storage in it. A *block* is a slot with a live buffer; its length is the slot's backing
+(:attr:`.PlanStorages.backing`, the size of the largest buffer). At each step, every byte of ``[0, extent)`` belongs to
 one account:
 
 ========================  =============================================================================================
-live                      bytes of the live tenants
-slot rounding             bytes of the blocks above their live tenant: backing − size
+live                      bytes of the live buffers
+slot rounding             bytes of the blocks above their live buffer: backing − size
 alignment gaps            free bytes between neighbouring blocks, to the next multiple of the upper block's alignment
 holes                     all other free bytes below the end of the highest block
 tail                      bytes above the end of the highest block (the whole extent if nothing is live)
@@ -100,7 +100,7 @@ def _gaps_and_top(s: PlanStorages, in_arena: I64, points: CurvePoints) -> tuple[
     for change, ends in ((-1, points.death), (1, points.birth)):
         for point, block_number in zip(ends[in_arena].tolist(), block_of, strict=True):
             events[point].append((change, block_number))
-    tenants, live, gap_total = [0] * n, list[int](), 0
+    buffers, live, gap_total = [0] * n, list[int](), 0
 
     def alignment_gap(lower: int, upper: int) -> int:
         return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
@@ -108,9 +108,9 @@ def _gaps_and_top(s: PlanStorages, in_arena: I64, points: CurvePoints) -> tuple[
     gaps, top = np.zeros((2, len(points)), np.uint64)
     for point in range(len(points)):
         for change, changed in events[point]:
-            was_live = tenants[changed] > 0
-            tenants[changed] += change
-            if was_live == (tenants[changed] > 0):
+            was_live = buffers[changed] > 0
+            buffers[changed] += change
+            if was_live == (buffers[changed] > 0):
                 continue
             at = bisect_left(live, changed)
             if was_live:
@@ -128,15 +128,15 @@ def _gaps_and_top(s: PlanStorages, in_arena: I64, points: CurvePoints) -> tuple[
 
 @dataclass(frozen=True)
 class SlotReport:
-    """The use of a slot by its tenants."""
+    """The use of a slot by its buffers."""
 
     slot: int
     offset_bytes: int
     backing_bytes: int
-    tenants: int  # number of its tenants
-    largest: str  # name of the largest tenant
-    busy_steps: int  # number of steps with a live tenant
-    unused_byte_steps: int  # sum over its tenants: (backing − size) × live steps
+    buffers: int  # number of its buffers
+    largest: str  # name of the largest buffer
+    busy_steps: int  # number of steps with a live buffer
+    unused_byte_steps: int  # sum over its buffers: (backing − size) × live steps
 
 
 def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
@@ -146,12 +146,12 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
     by_slot = in_arena[np.argsort(s.slot[in_arena], kind="stable")].tolist()
     reports: list[SlotReport] = []
     for slot, group in groupby(by_slot, key=lambda k: int(s.slot[k])):
-        tenants = list(group)
-        backing, steps = int(s.backing[tenants[0]]), [int(s.death[k] - s.birth[k]) for k in tenants]
-        unused = sum((backing - int(s.size[k])) * count for k, count in zip(tenants, steps, strict=True))
-        largest = plan.tensor_ids[max((int(s.size[k]), int(s.head[k])) for k in tenants)[1]]
-        offset = int(s.offset[tenants[0]])
-        reports.append(SlotReport(slot, offset, backing, len(tenants), largest, sum(steps), unused))
+        buffers = list(group)
+        backing, steps = int(s.backing[buffers[0]]), [int(s.death[k] - s.birth[k]) for k in buffers]
+        unused = sum((backing - int(s.size[k])) * count for k, count in zip(buffers, steps, strict=True))
+        largest = plan.tensor_ids[max((int(s.size[k]), int(s.head[k])) for k in buffers)[1]]
+        offset = int(s.offset[buffers[0]])
+        reports.append(SlotReport(slot, offset, backing, len(buffers), largest, sum(steps), unused))
     return tuple(reports)
 
 

@@ -142,8 +142,8 @@ def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tupl
 
 def _slot(s: PlanStorages, k: int) -> SlotOfStorage:
     is_in_arena, birth = s.arena == s.arena[k], s.birth[k]
-    tenants = np.flatnonzero(is_in_arena & (s.slot == s.slot[k])).tolist()
-    largest = min(tenants, key=lambda i: (-int(s.size[i]), int(s.birth[i]), int(s.head[i])))
+    in_slot = np.flatnonzero(is_in_arena & (s.slot == s.slot[k])).tolist()
+    largest = min(in_slot, key=lambda i: (-int(s.size[i]), int(s.birth[i]), int(s.head[i])))
     below = np.flatnonzero(is_in_arena & (s.slot < s.slot[k]) & (s.birth <= birth) & (birth < s.death))
     occupied = sorted(zip(s.slot[below].tolist(), s.head[below].tolist(), strict=True))
     return SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]), tuple(occupied))
