@@ -7,7 +7,7 @@ The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``
 * A loop: ``Loop.open`` copies the initial state. After the nodes of the condition and of the body, ``Loop.close``
   copies the results back to the state, and reads everything that the bodies read from outside.
 * A scan: like a loop without a condition. ``Scan.next`` copies one row of each scanned tensor before the body.
-  ``Scan.close`` also adds a row to each stacked output.
+  ``Scan.close`` also adds a row to each stacked output; ``room_k`` is its memory until then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -85,30 +85,30 @@ def repeat(
     kind = "Loop" if condition else "Scan"
     states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(initial)])
     stacked = site.outputs[len(states) :]
-    places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(stacked)))
-    if places:
-        _add_node(host, site.scope, Node("", f"{kind}.open", tuple(initial), places, inplace="none"))
+    carried = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(stacked)))
+    if carried:
+        _add_node(host, site.scope, Node("", f"{kind}.open", tuple(initial), carried, inplace="none"))
     start = len(host.nodes)
     conditions = condition([*states, *extra], f"{site.scope}/cond") if condition else []
     rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(scanned)])
     if rows:
         _add_node(host, site.scope, Node("", "Scan.next", tuple(scanned), rows, inplace="none"))
     body_results = body([*states, *rows, *extra], f"{site.scope}/body")
-    results = [_copied_state(host, site, *pair, states) for pair in zip(body_results, places, strict=True)]
-    written = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
+    results = [_copied_state(host, site, *pair, states) for pair in zip(body_results, carried, strict=True)]
+    written = {*carried, *(name for node in host.nodes[start:] for name in node.outputs)}
     reads_inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
     captures = [name for name in reads_inside if name not in written and _root(host, name) not in written]
-    reads = tuple(dict.fromkeys([*places, *conditions, *results, *captures]))
-    overwrites = tuple([(k, k) for k, output in enumerate(site.outputs) if _same_bytes(host, places[k], output)])
+    reads = tuple(dict.fromkeys([*carried, *conditions, *results, *captures]))
+    overwrites = tuple([(k, k) for k, output in enumerate(site.outputs) if _same_bytes(host, carried[k], output)])
     writes = (*site.outputs, *site.views)
     _add_node(host, site.scope, Node("", f"{kind}.close", reads, writes, inplace="none", in_place_write=overwrites))
 
 
-def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
+def _copied_state(host: Host, site: Site, result: str, carried: str, states: Sequence[str]) -> str:
     """Return ``result``, or a clone if its bytes are those of a state that the closing node may overwrite too early."""
-    if result == place or _root(host, result) not in states:
+    if result == carried or _root(host, result) not in states:
         return result
-    copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
+    copy = host.like(result, f"{site.scope}/{carried.rpartition('/')[2]}.copy")
     _add_node(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
     return copy
 

@@ -39,7 +39,7 @@ DIGESTS = (
 
 
 class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
-    """One hand-off of the document."""
+    """One in-place reuse (hand-off) of the document."""
 
     step: Count63
     source: str
@@ -105,7 +105,7 @@ def schema_refusal(data: bytes, schema: str, searched: slice) -> str:
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    # The hash does not cover these notes of a reader. They are texts, unlike the note of an arena with such a name.
+    # The hash does not cover a reader's notes, which are text. A note of another type is of an arena with such a name.
     reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
@@ -140,7 +140,7 @@ def content_hash(head: Mapping[str, Any], tensors: str) -> str:
 
 
 def tensors_hash(plan: Plan) -> str:
-    """Return the hash of a plan's rows and hand-offs, in hex."""
+    """Return the hash of a plan's rows and in-place reuses, in hex."""
     rows = list(plan.row_values())
     handoffs = [(*handoff, taken) for handoff, taken in zip(plan.handoffs, plan.taken, strict=True)]
     # Lists of texts, counts and nulls: the default encoding of cbor2 is the canonical one, and faster than H.

@@ -45,7 +45,7 @@ def refusal(data: bytes) -> str:
         return f"the document is of the schema {strict.shown(schema)}, not a graph"
     if not any(field in fields for field in IDENTIFYING_FIELDS):
         return "the document has none of the fields " + ", ".join(IDENTIFYING_FIELDS)
-    return "its nodes have shapes and ports: it is in the node-centric dialect" if is_node_centric(fields) else ""
+    return "the document is in the node-centric dialect" if is_node_centric(fields) else ""
 
 
 def is_node_centric(fields: dict[str, Any]) -> bool:
