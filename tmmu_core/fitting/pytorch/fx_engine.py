@@ -98,6 +98,7 @@ class _BackwardStart:
                 self._add_sum_of_leaf(root, group)
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
+        """Sum the gradients of ``group`` in the largest tangent, except of results that have another tangent."""
         tangents = sorted(self.tangents[root], key=lambda node: fixed_bytes(self.tensors[node.outputs[-1]]))
         # A tangent with two outputs: AOTAutograd copies a dense gradient to a tensor with gaps.
         copies = [node for node in tangents if len(node.outputs) > 1]
@@ -134,10 +135,8 @@ class _BackwardStart:
 
     def _add_caller_gradients(self, parts: Sequence[tuple[str, int]]) -> list[str]:
         """Add a gradient that the caller holds for each result of ``parts``; return their names."""
-        names = [
-            self._declare(f"gradient_of_result_{len(self.caller_gradients) + k}", size)
-            for k, (_, size) in enumerate(parts)
-        ]
+        count = len(self.caller_gradients)
+        names = [self._declare(f"gradient_of_result_{count + k}", size) for k, (_, size) in enumerate(parts)]
         self.caller_gradients += names
         return names
 

@@ -150,19 +150,19 @@ class _Writer(DropWalk):
         views = dict.fromkeys(sorted(set(range(len(self.node_at))) - set(runs)))
         is_read = set(self.index.in_idx.tolist())
         unread = [k for k in views if is_read.isdisjoint(self.index.outputs_of(self.node_at[k]).tolist())]
-        in_place = sorted({n for n in runs if not self.outputs[n]})  # nodes without storages of their own
+        in_place = sorted({k for k in runs if not self.outputs[k]})  # nodes without storages of their own
         k = -1
-        for n in runs:
-            k = max(k, n)
-            self._run_views(n, k, views)
-            if n in done:
-                for s in self.outputs[n]:
+        for position in runs:
+            k = max(k, position)
+            self._run_views(position, k, views)
+            if position in done:
+                for s in self.outputs[position]:
                     self.dropped[s] = self.ever[s] = bool(self.model.droppable[s])
-                self.run_again(n, k)
+                self.run_again(position, k)
                 continue
-            done.add(n)
-            computed.update(self.outputs[n])
-            self._first_run(n, k)
+            done.add(position)
+            computed.update(self.outputs[position])
+            self._first_run(position, k)
             for view in [view for view in unread if view in views and computed.issuperset(self.inputs[view])]:
                 if not done.issuperset(in_place[: bisect_left(in_place, view)]):
                     continue  # it may be a view of their result
@@ -172,9 +172,9 @@ class _Writer(DropWalk):
         for view in list(views):
             self._first_run(view, k)
 
-    def _run_views(self, n: int, k: int, views: dict[int, None]) -> None:
-        """Run the ``views`` that the node of position ``n`` reads, and remove them from ``views``."""
-        for producer in self.index.producer[self.index.inputs_of(self.node_at[n])].tolist():
+    def _run_views(self, position: int, k: int, views: dict[int, None]) -> None:
+        """Run the ``views`` that the node of ``position`` reads, and remove them from ``views``."""
+        for producer in self.index.producer[self.index.inputs_of(self.node_at[position])].tolist():
             view = self.position.get(producer, -1)
             if view in views:
                 del views[view]
