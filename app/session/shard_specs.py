@@ -52,7 +52,7 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
     tensor_parallel_text = (
         "parameters, optimizer state, heads and MLP activations are split; each rank has the whole residual stream"
         if rules
-        else "parameters and optimizer state are split by rows, activations where their operators keep the split"
+        else "parameters and optimizer state are split by rows; activations and gradients where operators keep it"
     )
     by_rows = "parameters, gradients and optimizer state are split by rows"
     specs = {

@@ -179,6 +179,7 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
     if reserved := reserved_bytes(plan, summary.name):
         proof += f", {numbers.short_bytes(reserved)} reserved"
     sentence = f"Lower bound: {bound}{f', {proof}' if summary.witness else ''}."
+    sentence += " It counts in-place reuses that the plan lacks." * (summary.peak_live_bytes > summary.bound_bytes)
     if summary.proven_bytes is not None:
         sentence += f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."
     return sentence

@@ -34,6 +34,7 @@ SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc"
         (RESNET, "slots", f"{ABOVE} #14 n13, r13 does not reuse r12's memory in place (3.06 MiB)."),
         (RESNET, "greedy", f"{ABOVE} #15 n14, 2.30 MiB are not reused in place."),
         ("sample_graphs/must_not_alias.tmmu.json", "slots", "no plan of this execution order needs less than 80.0"),
+        ("sample_graphs/training_step.tmmu.json", "slots", "no plan of this execution order in 3 arenas needs less"),
         (SNAPSHOT, "given", "no tensor uses the last 1.50 KiB."),
         (TIED, "slots", "That is 32 B above the lower bound of 608 B: at #3 c, alignment costs 32 B."),
     ],

@@ -99,15 +99,14 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     """Return the curves of total reserved bytes, peak and lower bound per run."""
     fig = figure(320)
     x = list(range(len(runs)))
-    add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")
-    add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE)
-    marker = {"color": LIVE, "size": 9}
+    add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot", mode="lines+markers")
+    add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE, mode="lines+markers")
     sizes = [(run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) for run in runs]
     texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
     hover = "%{customdata[1]}, %{customdata[2]} UTC"
     hover += "<br>total reserved %{customdata[3]}<br>peak %{customdata[4]}<br>lower bound %{customdata[5]}"
-    options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
-    add_curve(fig, x, [run.extent_bytes for run in runs], totals_text.EXTENT, LIVE, **options)
+    options: dict[str, Any] = {"mode": "lines+markers", "marker": {"color": LIVE, "size": 9}, "texts": texts}
+    add_curve(fig, x, [run.extent_bytes for run in runs], totals_text.EXTENT, LIVE, hover=hover, **options)
     runs_per_label = -(-len(runs) // MOST_LABELS)  # rounded up
     fig.update_xaxes(
         tickvals=x[::runs_per_label],

@@ -85,7 +85,7 @@ def _selectable_part(shown: Shown) -> None:
         table = nodes(shown, chosen.search)
         order = DEFAULT_ORDER if shown.timeline.source.execution_order is None else "the order of the file"
         listed = numbers.of(len(table), shown.timeline.steps, "step")
-        note = f"{order}; {listed} listed; click a row to select its output"
+        note = f"{order}; {listed} listed; click a row to select its tensor, the first output"
         st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable_table(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):

@@ -33,7 +33,7 @@ def draw(shown: Shown) -> None:
         if problem is not None:
             key = ("reuse costs", shown.opened.source, name, problem.arena_alignment)
             points = job_table().cache.get_or_make(key, partial(cost_curve, problem))
-            st.html(markup.heading("Bytes against cost", savings(points, arena)))
+            st.html(markup.heading("Reuse cost against capacity", savings(points, arena)))
             draw_chart(curve(points, arena), f"reuse.{shown.key}.{name}")
 
 
@@ -70,7 +70,7 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     """Return the proof of the reuse cost's lower bound: a title, then a text per group of buffers; [] for none."""
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
-    title = f"Lower bound {bound}: costs of colocated buffers, and the least cost of each group larger than {capacity}:"
+    title = f"Lower bound {bound}: the least cost of each group over {capacity}, plus costs of colocated buffers:"
     texts = [title] if groups else []
     for names in groups:
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)

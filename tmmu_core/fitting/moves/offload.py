@@ -174,6 +174,6 @@ def _move(step: DropStep) -> Move:
     tensors = tuple(map(model.name_of, _dropped_storages(drops)))
     gaps = list(zip(*(column.tolist() for column in drops.pairs), strict=True))
     least = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
-    what = f"offload {some_names(tensors)}, idle for {'at least ' * (len(gaps) > 1)}{least} step" + "s" * (least > 1)
+    what = f"offload {some_names(tensors)}, idle for {'at least ' * (len(gaps) > 1)}{least:,} step" + "s" * (least > 1)
     nodes = tuple(dict.fromkeys(model.node_id(k) for k, _ in gaps))
     return step.move("offload", what, WHY, tensors, nodes, steps_idle=least)

@@ -244,6 +244,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
         return Explanation(headline, reason, gap)
     step, live = peak_step_of(plan, explained.name) if place else (figures.peak_step, figures.peak_live_bytes)
     if (peak := short_bytes(live)) != least:
+        scope += "" if limited or len(plan.arenas) == 1 else f" in {len(plan.arenas)} arenas"
         reason = f"At most {peak}{place} are live, at {_step(plan, step)}, but no plan {scope} needs less than {least}"
         reserved = sum(reserved_bytes(plan, arena.name) for arena in ([limited] if limited else plan.arenas))
         return Explanation(headline, reason + (f": {short_bytes(reserved)} are reserved." if reserved else "."))

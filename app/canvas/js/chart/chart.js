@@ -8,7 +8,7 @@ import { charts, Drawing } from "./drawing.js";
 import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
 import {
-  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses,
+  drawBandLabel, drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses,
 } from "../drawing/picture.js";
 import { drawClipped } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
@@ -325,10 +325,11 @@ export class Chart extends Drawing {
     const drawn = drawBoxes(pen, frameState, this.tools);
     drawClipped(pen, plot, () => {
       drawOverLimit(pen, frameState, this.tools);
-      drawNames(pen, frameState, drawn.large);
       drawLines(pen, frameState);
-      this.root.dataset.reuses = drawReuses(pen, frameState);
       if (frameState.hasOutlines) outlined = drawBaseline(pen, frameState);
+      drawNames(pen, frameState, drawn.large);
+      for (const band of frameState.scene.bands) drawBandLabel(pen, frameState, band);
+      this.root.dataset.reuses = drawReuses(pen, frameState);
     });
     drawPhases(pen, frameState);
     drawTicks(pen, frameState, ticks);

@@ -69,7 +69,7 @@ export function legendOf({ plan, other, shown, colouring, scene, strip, isCandid
   const outlines = [["dashed", `place in the ${compared}`], ["dotted", `only in the ${compared}`]];
   const isDrawn = [hasOutlines && other.changes.some((kinds, j) => kinds && other.twin[j]), hasOutlines && other.twin.includes(0)];
   for (const [style, name] of outlines.filter((_, k) => isDrawn[k])) entry(el("i", { class: style }), name);
-  if (isDrawn[0] && scene.view === "map") entry("", "→ move from the baseline to the candidate");
+  if (isDrawn[0] && scene.view === "map") entry("", "→ move to the candidate (if many: only of the selected tensor)");
   const lines = strip || scene.view === "map" ? [["solid", "arena size"], ["dotted", "lower bound"]] : [];
   if (scene.view === "map") {
     if (scene.bands.some(({ arena }) => arena.reserved.length)) entry(el("i", { style: `background:${RESERVED}` }), "reserved");
@@ -95,7 +95,7 @@ function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) 
 /** Return the status text. `total`: number of rows of the plan; second argument: the result of drawPicture(). */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
-  if (thin) parts.push(`${grouped(thin)} narrower than a pixel, drawn merged`);
+  if (thin) parts.push(`${grouped(thin)} smaller than a pixel, drawn merged`);
   if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors outlined`);
   return parts.join("; ");
 }

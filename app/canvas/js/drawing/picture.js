@@ -109,8 +109,9 @@ export function drawNames(pen, frameState, rows) {
   Object.assign(pen, { textBaseline: "middle", textAlign: "left" });
   for (const { row, head, box: [x0, y0, x1, y1] } of boxesForNames(frameState, rows).slice(0, MOST_NAMES)) {
     const others = scene.view === "lifetimes" ? 0 : (plan.members.get(head)?.length ?? 1) - 1;
-    const suffix = others > 0 ? ` +${others}` : "";
-    const name = namer.brief(plan.id(head), Math.floor((x1 - x0 - 9) / LETTER) - suffix.length);
+    const room = Math.floor((x1 - x0 - 9) / LETTER); // in letters
+    const suffix = others > 0 ? ` +${room < 24 ? others : counted(others, "tensor")}` : "";
+    const name = namer.brief(plan.id(head), room - suffix.length);
     const keys = [head, name, `${x0}/${y0}`]; // tensors of 0 bytes may be at the same pixel
     if (keys.some((key) => used.has(key))) continue;
     keys.forEach((key) => used.add(key));
@@ -133,7 +134,7 @@ function boxesForNames({ plan, scene, plane }, rows) {
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw the peak step (dotted), and each arena's label, start and end (solid). In the view "map", also draw the lower
+/** Draw the peak step (dotted), and the start and end of each arena (solid). In the view "map", also draw the lower
  * bounds (dotted) and capacities (dashed). For one memory, draw its capacity too, but no bounds. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look } = frameState, { stripArena } = scene;
@@ -142,25 +143,22 @@ export function drawLines(pen, frameState) {
     Object.assign(pen, { strokeStyle: look.line, lineWidth: 1 });
     stroke(pen, plane.across(sharp(plane.step(stripArena.peak_step + 0.5))), [1, 4]);
   }
-  for (const band of scene.bands) {
-    const { base, height, extent } = band;
+  for (const { arena, base, height, extent } of scene.bands) {
     Object.assign(pen, { lineWidth: 1.5, strokeStyle: look.soft });
     level(base, []);
     pen.strokeStyle = look.line;
     level(base + extent, []);
     if (scene.view === "map") {
-      const { capacity, bound } = band.arena;
       pen.lineWidth = 2;
-      if (capacity <= height) level(base + capacity, [7, 5]);
-      if (!scene.memory) level(base + bound, [2, 3]);
+      if (arena.capacity <= height) level(base + arena.capacity, [7, 5]);
+      if (!scene.memory) level(base + arena.bound, [2, 3]);
     }
-    drawBandLabel(pen, frameState, band);
   }
   if (scene.memory?.capacity < Infinity) level(scene.memory.capacity, [7, 5]);
 }
 
 /** Draw the name of an arena above its band, and its sizes if they fit; in one memory, in the band on the right. */
-function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
+export function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
   const above = top - 9, isInside = scene.memory || above < plot.y + 9; // below the upper line without space above it
   const y = isInside ? Math.max(plot.y, top) + 10 : above, end = Math.min(plot.x + plot.w, right) - 6;

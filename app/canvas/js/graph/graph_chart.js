@@ -211,13 +211,13 @@ class GraphChart extends Drawing {
   }
 }
 
-/** Return the points [x, y, …] of a cubic Bézier curve from the bottom of one box to the top of another box. */
+/** Return a cubic Bézier curve [x, y, …] from the bottom of a box to the top of another; upwards: on their right. */
 function curve([ax, ay, aw, ah], [bx, by, bw]) {
   const x0 = ax + aw / 2, y0 = ay + ah, x1 = bx + bw / 2, y1 = by, points = [];
-  const bend = Math.max(24, Math.abs(y1 - y0) / 3);
+  const bend = Math.max(24, Math.abs(y1 - y0) / 3), side = y1 < y0 ? 1.3 * Math.max(aw, bw) : 0;
   for (let k = 0; k <= 12; k++) {
     const t = k / 12, u = 1 - t, [p, q, r, s] = [u * u * u, 3 * u * u * t, 3 * u * t * t, t * t * t];
-    points.push((p + q) * x0 + (r + s) * x1, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
+    points.push((p + q) * x0 + (r + s) * x1 + (q + r) * side, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
   }
   return points;
 }

@@ -19,8 +19,13 @@ export function paintGraph(chart) {
   const visible = [...toLayout(0, 0), ...toLayout(width, height)]; // [x0, y0, x1, y1]
   const font = look.font.slice(look.font.indexOf(" ") + 1), hasLabels = FONT_SIZE * scale >= LEAST_FONT;
   const scene = { pen, data, layout, look, visible, scale, font, hasLabels, hovered };
-  drawFrames(scene);
+  const frames = layout.frames.map((_, k) => k).filter((k) => !isOutside(layout.frames[k], visible));
+  for (const k of frames) {
+    fill(pen, layout.frames[k], look.panel, 6);
+    outline(pen, layout.frames[k], hovered?.frame === k ? look.ink : look.soft, Math.max(1, 0.8 / scale), 6);
+  }
   drawEdges(scene, (k) => chart.route(k));
+  if (hasLabels) for (const k of frames) drawTitle(scene, data.levels[k], layout.frames[k]);
   data.vertices.forEach((vertex, k) => {
     if (!isOutside(layout.boxes[k], visible)) drawBox(scene, vertex, layout.boxes[k], k);
   });
@@ -28,17 +33,12 @@ export function paintGraph(chart) {
 
 const isOutside = ([x, y, w, h], [x0, y0, x1, y1]) => x > x1 || y > y1 || x + w < x0 || y + h < y0;
 
-function drawFrames(scene) {
-  const { pen, data, layout, look, visible, hasLabels, scale, hovered } = scene;
-  data.levels.forEach(([, , name, , count], k) => {
-    const frame = layout.frames[k], [x, y, w] = frame;
-    if (isOutside(frame, visible)) return;
-    fill(pen, frame, look.panel, 6);
-    outline(pen, frame, hovered?.frame === k ? look.ink : look.soft, Math.max(1, 0.8 / scale), 6);
-    if (!hasLabels) return;
-    const title = { colour: look.ink, weight: 600, align: "left", width: w - 16 };
-    label(scene, `⊟ ${name}  ${count}`, x + 8, y + 13, title);
-  });
+/** Draw the title of an open module over the edges. */
+function drawTitle(scene, [, , name, , count], [x, y, w]) {
+  const { pen, look, font } = scene, text = `⊟ ${name}  ${count}`;
+  pen.font = `600 ${FONT_SIZE}px ${font}`;
+  fillBox(pen, [x + 6, y + 4, x + 10 + Math.min(w - 16, pen.measureText(text).width), y + 22], `rgb(${look.solid})`);
+  label(scene, text, x + 8, y + 13, { colour: look.ink, weight: 600, align: "left", width: w - 16 });
 }
 
 function drawEdges({ pen, data, look, visible, scale }, route) {

@@ -74,7 +74,7 @@ function layoutOfLevel(dagre, sizes, pairs) {
   // Boxes without edges are placed below all other boxes, in rows of about the same width.
   const unconnected = [...sizes.keys()].filter((k) => !connected.has(k));
   const area = unconnected.reduce((sum, k) => sum + (sizes[k][0] + BOX_GAP) * (sizes[k][1] + BOX_GAP), 0);
-  const mostWidth = Math.max(width, 1.3 * Math.sqrt(area), ...unconnected.map((k) => sizes[k][0]));
+  const mostWidth = Math.max(width, 1.8 * Math.sqrt(area), ...unconnected.map((k) => sizes[k][0]));
   let x = 0, y = height ? height + BOX_GAP : 0, rowHeight = 0;
   for (const k of unconnected) {
     const [w, h] = sizes[k];
