@@ -611,6 +611,7 @@ def test_pickle_of_a_fit_names_what_can_be_pickled() -> None:
             r"optimizer's step cannot be traced(.|\n)*closure(.|\n)*function from the parameters(.|\n)*as reserve",
         ),
         ({"capacity": {"activations": 1}}, "one memory"),
+        ({"reserve": "2GiB"}, "exceeds the capacity"),
     ],
 )
 def test_option_that_a_step_cannot_run_is_rejected(how: dict[str, Any], words: str) -> None:

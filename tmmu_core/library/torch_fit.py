@@ -295,7 +295,9 @@ def fit_sized(
     total = amount_of_bytes("capacity", capacity)
     is_share = isinstance(reserve, str) and reserve.strip().endswith("%")
     reserved = math.ceil(ratio("reserve", reserve) * total) if is_share else amount_of_bytes("reserve", reserve)
-    limit = Capacity(max(0, total - reserved))
+    if reserved > total:
+        raise UnreadableInput(f"the reserve of {reserved:,} B exceeds the capacity.", hint="Reduce the reserve.")
+    limit = Capacity(total - reserved)
     if dims is not None and not isinstance(dims, Mapping):
         raise UnreadableInput(f"dims: {dims!r} is not a dict from dimension to size.", hint=GIVE_DIMS)
     if dims or largest is not None:
