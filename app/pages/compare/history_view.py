@@ -97,8 +97,7 @@ def _view_title(store: Store, runs: tuple[Run, ...]) -> str:
 
 def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     """Return the curves of total reserved bytes, peak and lower bound per run."""
-    fig = figure(320)
-    x = list(range(len(runs)))
+    fig, x = figure(320), list(range(len(runs)))
     add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot", mode="lines+markers")
     add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE, mode="lines+markers")
     sizes = [(run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) for run in runs]

@@ -177,8 +177,7 @@ class GraphChart extends Drawing {
   /** Return the points [x, y, …] of an edge. An edge that crosses a frame has no route in the layout: it is a curve. */
   route(k) {
     const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
-    routes[k] ??= curve(boxes[source], boxes[target]);
-    return routes[k];
+    return (routes[k] ??= curve(boxes[source], boxes[target]));
   }
 
   act(item) {
