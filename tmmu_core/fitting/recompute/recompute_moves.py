@@ -21,7 +21,7 @@ from tmmu_core.fitting.recompute.drop_moves import (
     progress_check,
     steps_through,
 )
-from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
+from tmmu_core.fitting.recompute.live_curve import MOST_FLOPS, Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
@@ -115,20 +115,29 @@ def lists_of_moves(
 
 
 def lowest_within(
-    plan_input: PlanInput, goal: Capacity, max_flops: int, report: Progress | None = None
+    plan_input: PlanInput, goal: Capacity, max_flops: int | None = None, report: Progress | None = None
 ) -> tuple[Move, ...] | None:
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if there are none.
 
     The permitted excess over ``goal`` is bisected, until its interval is at most one byte or 0.2 % of the sum of peaks.
+    Without ``max_flops``, sweeps from the lowest peak so far replace the search for the cheapest point.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
         return None
     search = Search(model, goal.over, initial, progress_check(report, "recompute"))
-    flops_limit = search.initial_point.run.flops + max_flops
-    cuts = search.cuts()
-    best = min((p for p in cuts if p.run.flops <= flops_limit), key=lambda p: (search.excess(p.run), p.key))
-    too_tight, reachable = -1, search.excess(best.run)
+    flops_limit = MOST_FLOPS if max_flops is None else search.initial_point.run.flops + max_flops
+    cuts = points = search.cuts()
+
+    def rank(point: Point) -> tuple[int, tuple[int, int, int]]:
+        return goal.over(search.peaks(point.run)), point.key
+
+    if max_flops is None:
+        points = [*cuts, *_cheapest_point(search, cuts)[1]]
+        check, most = search.should_continue, search.simulations + 2 * search.most_simulations
+        search.should_continue = lambda: search.simulations < most and check()
+    best = min((point for point in points if point.run.flops <= flops_limit), key=rank)
+    too_tight, reachable = -1, rank(best)[0]
     while reachable - too_tight > max(1, best.run.total // 500) and search.should_continue():
         permitted = (too_tight + reachable) // 2
 
@@ -136,13 +145,14 @@ def lowest_within(
             return max(0, goal.over(bytes_of) - slack)
 
         search.over = over
-        points = [best, _cheapest_point(search, cuts)[0]]
-        affordable = [p for p in points if p is not None and p.run.flops <= flops_limit and not search.excess(p.run)]
-        if not affordable:
+        if max_flops is None:
+            points = search_sweeps(search, [best, search.initial_point])
+        else:
+            points = [point for point in [_cheapest_point(search, cuts)[0]] if point is not None]
+        best = min([best, *(point for point in points if point.run.flops <= flops_limit)], key=rank)
+        reachable = rank(best)[0]
+        if reachable > permitted:
             too_tight = permitted
-            continue
-        reachable = permitted
-        best = min(affordable, key=lambda point: (point.run.total, point.key))
     return None if best is search.initial_point else _moves_of(model, initial, best.choice)
 
 

@@ -70,10 +70,13 @@ class Search:
         self.simulations += 1
         return Point(choice, run(self.model, choice, self.tables))
 
+    def peaks(self, found: Run) -> dict[str, int]:
+        """Return arena → lower bound of its extent in a plan of this simulation."""
+        return dict(zip(self.model.liveness.arenas, (found.peaks - self.model.padding).tolist(), strict=True))
+
     def excess(self, found: Run) -> int:
         """Return a lower bound of the bytes by which a plan of this simulation exceeds the goal."""
-        lower_bounds = (found.peaks - self.model.padding).tolist()
-        return self.over(dict(zip(self.model.liveness.arenas, lower_bounds, strict=True)))
+        return self.over(self.peaks(found))
 
     # -- cuts ----------------------------------------------------------------------------------------------------------
 

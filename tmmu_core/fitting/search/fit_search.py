@@ -25,7 +25,6 @@ from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted, 
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
 from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents
-from tmmu_core.fitting.recompute.drop_moves import TIGHTENED_GOALS
 from tmmu_core.fitting.recompute.recompute_bound import always_live, output_bounds
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
 from tmmu_core.fitting.recompute.schedule import MOST_WORK, schedule_move
@@ -37,10 +36,7 @@ from tmmu_core.planners.problem import Progress
 MOST_LISTS = 16  # maximum number of lists of moves of one kind, for progress reports
 CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
-ROUNDS = 6  # maximum number of goals, and of schedules, between the lower bound and the smallest plan
-SMALL_GRAPH = 400  # number of nodes up to which ``ROUNDS`` goals are tried; fewer for larger graphs
-CLOSE_DIVISOR = 100  # no goal is tried that is closer to the smallest plan than 1 / CLOSE_DIVISOR of its extent
-MOST_BELOW_SMALLEST = 2  # maximum number of lists of moves, those with the lowest peaks, that are planned for a goal
+ROUNDS = 6  # maximum number of schedules between the lower bound and the smallest plan
 
 
 def fit(
@@ -175,37 +171,25 @@ class _FitSearch:
         self.try_smaller_sizes()
 
     def search_smallest(self) -> None:
-        """If no plan fits, search for the smallest: at the bound, then closer to the best plan, then by schedules."""
-        if self.fits(self.best) or self.allowed.max_cost is not None:
+        """If no plan fits, search for the smallest one with the lower bound as goal: the same for each capacity."""
+        if self.fits(self.best) or self.watch.stopped or self.allowed.max_cost is not None:
             return  # with a maximum cost, no proof ended the first search
-        while self.is_impossible and not self.watch.stopped:
-            self.goal = self.raised_capacity()
-            self.search()
-        halvings, nodes = 1, max(1, len(self.start.plan_input.graph.nodes))
-        for _ in range(min(ROUNDS, ROUNDS * SMALL_GRAPH // nodes)):
-            extent, self.goal = self.best.extent_bytes, self.raised_capacity(halvings)
-            if self.watch.stopped or self.goal.over(extents(self.best.plan)) * CLOSE_DIVISOR <= extent:
-                break
-            self.try_recompute_and_offload(self.curve[0])
-            self.try_smaller_sizes()
-            halvings += self.best.extent_bytes == extent
-        self.try_lower_schedules()
+        below_all = Capacity(None if self.capacity.total is None else -1, dict.fromkeys(self.capacity.arenas, -1))
+        lowest = _FitSearch(self.start, below_all, self.allowed, self.watch, self.record)
+        while lowest.is_impossible and not self.watch.stopped:
+            lowest.goal = lowest.raised_capacity()
+            lowest.search()
+        lowest.try_lower_schedules()
+        self.bound = max(self.bound, lowest.bound, key=lambda bound: bound.bytes)
+        self.total_bound = max(self.total_bound, lowest.total_bound)
 
-    def raised_capacity(self, halvings: int = 0) -> Capacity:
-        """Return the limits raised to the lower bounds, and from there to the extents of the best plan.
-
-        The remaining difference to these extents is halved ``halvings`` times.
-        """
-        given, bound_of, reached = self.capacity, self.bound.bytes_of, extents(self.best.plan)
-        bound = max(self.bound.bytes, self.total_bound)
-
-        def between(limit: int, bound: int, extent: int) -> int:
-            least = max(limit, bound)
-            excess = max(0, extent - least)
-            return least + excess - (excess + 2**halvings - 1 >> halvings)
-
-        total = None if given.total is None else between(given.total, bound, self.best.extent_bytes)
-        return Capacity(total, {k: between(v, bound_of.get(k, 0), reached.get(k, 0)) for k, v in given.arenas.items()})
+    def raised_capacity(self) -> Capacity:
+        """Return the capacity with each limit raised to its lower bound."""
+        total, bound_of = self.capacity.total, self.bound.bytes_of
+        return Capacity(
+            None if total is None else max(total, self.bound.bytes, self.total_bound),
+            {name: max(limit, bound_of.get(name, 0)) for name, limit in self.capacity.arenas.items()},
+        )
 
     @property
     def is_impossible(self) -> bool:
@@ -264,8 +248,9 @@ class _FitSearch:
         if "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Search the order with all in-place reuses allowed: its lower bound then also holds after in-place moves.
-        extra = missing_permissions(self.start.plan_input) if "inplace" in self.allowed.kinds else None
-        self.order = self.best_order(self.start if extra is None else plan_moves(self.start, (extra,)))
+        if self.order is None:  # the search for the smallest plan is repeated when its bound rises
+            extra = missing_permissions(self.start.plan_input) if "inplace" in self.allowed.kinds else None
+            self.order = self.best_order(self.start if extra is None else plan_moves(self.start, (extra,)))
         if self.order is not None and self.order.move is not None:
             self.try_moves(self.start, (self.order.move,))
             if not self.best.has("order"):
@@ -337,7 +322,8 @@ class _FitSearch:
         """Try schedules with limits below the smallest plan: halfway to the lower bound, then 0.1 % lower."""
         is_halfway = True
         for _ in range(ROUNDS if self.capacity.total is not None else 0):
-            extent, halfway = self.best.extent_bytes, self.raised_capacity(1).limit_bytes
+            extent = self.best.extent_bytes
+            halfway = (extent + self.goal.limit_bytes) // 2
             self.scheduled(halfway if is_halfway else extent - 1 - extent // 1000, MOST_WORK // 3)
             is_lower = self.best.extent_bytes < extent
             if not (is_halfway or is_lower) or not self.capacity.over(extents(self.best.plan)):
@@ -367,12 +353,8 @@ class _FitSearch:
 
     def try_kind(self, base: Candidate, kind: Kind) -> Candidate:
         """Plan lists of moves of a kind; return the first candidate that fits, else the smallest one."""
-        shares = TIGHTENED_GOALS if self.goal is self.capacity else TIGHTENED_GOALS[:1]
-        lists: Iterable[tuple[Move, ...]] = self.lists_of_moves(base, kind, shares)
-        if self.goal is not self.capacity:  # only the smallest plans count
-            lists = list(lists)[-MOST_BELOW_SMALLEST:]
         smallest = base
-        for number, moves in enumerate(lists):
+        for number, moves in enumerate(self.lists_of_moves(base, kind)):
             if not self.watch(kind, number, MOST_LISTS):
                 break
             candidate = self.planned(base, moves)
@@ -383,13 +365,17 @@ class _FitSearch:
             smallest = smallest_of((smallest, candidate))
         return smallest
 
-    def lists_of_moves(self, base: Candidate, kind: Kind, shares: Iterable[int]) -> Iterator[tuple[Move, ...]]:
+    def lists_of_moves(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        ``shares``: the goals, in parts per million of ``self.goal``. If a list exceeds the maximum cost, the list with
-        the lowest peak found within this cost replaces it and is the last.
+        If a list exceeds the maximum cost, the list with the lowest peak found within this cost replaces it and is the
+        last. In the search for the smallest plan, it is the only list of recomputation.
         """
-        for moves in COSTLY[kind].lists_of_moves(base.plan_input, self.goal, self.watch, shares):
+        if self.goal is not self.capacity and kind == "recompute":
+            if lowest := lowest_within(base.plan_input, self.goal, None, self.watch):
+                yield lowest
+            return
+        for moves in COSTLY[kind].lists_of_moves(base.plan_input, self.goal, self.watch):
             if self.exceeds_cost((*base.moves, *moves)):
                 assert self.allowed.max_cost is not None
                 flops_left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
