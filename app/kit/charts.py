@@ -81,7 +81,7 @@ def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, vertical
     line = {"color": BAD, "width": 1.5, "dash": "dash"}
     label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
     draw, side = (fig.add_vline, "top right") if vertical else (fig.add_hline, "bottom left")
-    draw(limit if value is None else value, line=line, annotation=label, annotation_position=side)
+    draw(limit if value is None else value, line=line, annotation=label | {"xshift": 3}, annotation_position=side)
 
 
 def bytes_axis(top: int) -> dict[str, Any]:

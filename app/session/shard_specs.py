@@ -50,7 +50,7 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
     fully_sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
     tensor_and_data_parallel = fully_sharded | {"parameters": split("tp"), "activations": "follow"}
     tensor_parallel_text = (
-        "parameters, optimizer state, heads and MLP activations are split; each rank has the whole residual stream"
+        "parameters, heads, MLP activations and any optimizer state are split; each rank has the whole residual stream"
         if rules
         else "parameters and optimizer state are split by rows; activations and gradients where operators keep it"
     )

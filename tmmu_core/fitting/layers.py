@@ -59,11 +59,11 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
 def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
     """Return group of modules → number of modules and sum of their figures, most activations first.
 
-    A group is named by a path with ``*`` in place of its first number. The root is the group ``the model``.
+    A group is named by a path with ``*`` in place of its first number. The root is the group ``outside modules``.
     """
     found: dict[str, tuple[int, Counter[str]]] = {}
     for path, row in layers.items():
-        group = re.sub(r"\.\d+", ".*", path, count=1) or "the model"
+        group = re.sub(r"\.\d+", ".*", path, count=1) or "outside modules"
         count, total = found.get(group, (0, Counter()))
         found[group] = count + 1, total + Counter(row)
     return dict(sorted(found.items(), key=lambda row: -row[1][1]["activations"]))

@@ -82,19 +82,19 @@ class PlannerEntry:
 _ENTRIES = (
     PlannerEntry(
         "slots",
-        "the planner of the TMMU specification; the fewest slots, each as large as its largest storage",
+        "the planner of the TMMU specification; the fewest slots, each as large as its largest buffer",
         function_path="slots:plan_slots",
         has_slots=True,
     ),
-    PlannerEntry("naive", "no reuse; each storage has its own slot", {}, "slots:plan_naive", has_slots=True),
-    PlannerEntry("ffd", "largest storage first, in the first region free for its whole lifetime"),
+    PlannerEntry("naive", "no reuse; each buffer has its own slot", {}, "slots:plan_naive", has_slots=True),
+    PlannerEntry("ffd", "largest buffer first, in the first region free for its whole lifetime"),
     PlannerEntry(
         "helia",
         "several memories, selected by rules and roles; first fit in lifetime order, with the reason of each spill",
         {"memories": None, "rules": None, "min_alignment": 16},
         defines_arenas=True,
     ),
-    PlannerEntry("greedy", "one storage at a time; options select order and gap", {"order": "size", "fit": "lowest"}),
+    PlannerEntry("greedy", "one buffer at a time; options select order and gap", {"order": "size", "fit": "lowest"}),
     PlannerEntry("portfolio", "the best of the greedy runs with every order and fit", {"max_nodes": None}),
     PlannerEntry(
         "search",

@@ -26,7 +26,7 @@ from tmmu_core.plans.model import Plan
 
 HEIGHT = 330  # pixels
 TITLES = {"hex": "offset (hex)"} | {n: f"{n} (B)" for n in ("size", "padded", "offset", "saved", "transferred")}
-WIDTHS: dict[str, Any] = {"tensor": "medium", "operator": 130, "details": "large"}
+WIDTHS: dict[str, Any] = {"tensor": "medium", "change": 230, "operator": 130, "details": "large"}
 WITHOUT_SEPARATORS = ("step", "slot", "order in slot")  # number columns without thousands separators
 Cell = tuple[int, str]  # row number and column name
 

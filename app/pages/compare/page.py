@@ -26,7 +26,7 @@ BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "
 KIND_LABELS = {  # kinds of changes whose name needs an explanation → label
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
-    "renumbered": "renumbered (slot or generation)",
+    "renumbered": "renumbered (slot or order in slot)",
 }
 
 
@@ -156,7 +156,8 @@ def verdict(comparison: Comparison, moves: int) -> str:
     if moves:
         return f'<span class="ok">{numbers.count(moves, "change")}</span>'
     if not comparison.comparable:
-        return '<span class="bad">not comparable</span>'
+        reasons = ", ".join(_field_text(difference.path) for difference in comparison.incomparable)
+        return f'<span class="bad">not comparable: different {markup.esc(reasons)}</span>'
     if comparison.identical:
         return '<span class="ok">✓ identical</span>'
     differ = numbers.count(int((comparison.kinds != 0).sum()), "tensor differs", "tensors differ")
@@ -252,7 +253,7 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     picked = st.pills("Changes", list(labels), **options)
     total = comparison.totals[picked][0] if picked else int((comparison.kinds != 0).sum())
     listed = comparison.largest(picked, MOST_CHANGES)
-    note = f"{numbers.of(len(listed), total, 'change')}, largest first; baseline → candidate; click to select"
+    note = f"{numbers.of(len(listed), total, 'changed tensor')}, largest first; baseline → candidate; click to select"
     st.html(markup.heading("Changes per tensor", note))
     columns = ["tensor", "change", *change_text.TENSOR_FIGURES]
     table = pd.DataFrame([change_text.tensor_row(change, comparison) for change in listed], columns=columns)

@@ -248,7 +248,7 @@ def draw_moves(moves: Sequence[Move]) -> None:
     for move in moves:
         flops, moved_bytes = move.cost.extra_flops, move.cost.moved_bytes
         costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
-        details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
+        details = f'{markup.esc(numbers.shortened(move.what, 160))} · <span class="soft">{markup.esc(move.why)}</span>'
         saved = numbers.short_bytes(move.bytes) if move.bytes or len(moves) == 1 else "with the others"
         rows.append([markup.esc(move.kind), saved, *costs, details])
     shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without empty columns

@@ -115,6 +115,7 @@ def treemap(
     # If there are many groups, the boxes are narrow: labels are short and omit common words first.
     letters = 12 if sum(len(group) == 1 for group in group_bytes) > 12 else 60
     short = numbers.shortener(group[-1] for group in group_bytes)
+    brief = numbers.shortener(label for _, label, _, _ in buffers)
     boxes = [(group, short(group[-1], letters), size, "") for group, size in group_bytes.items()] + buffers
     parents = [group[:-1] for group in group_bytes] + [group for group, *_ in buffers]
     box_id = {group: str(k) for k, group in enumerate(group_bytes)}
@@ -122,7 +123,7 @@ def treemap(
     data = {
         "ids": list(map(str, range(len(boxes)))),
         "parents": [box_id.get(group, "") for group in parents],
-        "labels": [label or "none" for _, label, _, _ in boxes],
+        "labels": [(brief(label, 28) if tensor else label) or "none" for _, label, _, tensor in boxes],
         "values": [size for _, _, size, _ in boxes],
         "text": [numbers.short_bytes(size) for _, _, size, _ in boxes],
         "customdata": [
@@ -151,7 +152,8 @@ def draw_fragmentation(shown: Shown) -> None:
         cells = (numbers.full_bytes(size), numbers.percent(size, extent), markup.define(name))
         rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
-    st.html(markup.table(["use", "bytes at this step", "share", "definition"], rows, numbers=(1, 2)))
+    head = ["use", "bytes at this step", "share", "definition (block: live buffer, or its slot)"]
+    st.html(markup.table(head, rows, numbers=(1, 2)))
     if not plan.has_slots:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return

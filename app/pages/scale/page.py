@@ -240,7 +240,7 @@ def _classes(ranks: RankPlans, rank: int) -> str:
         sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
         layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
         rows.append([f"{number}", numbers.rank_ranges(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
-    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout"]
+    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout hash"]
     note = "ranks with the same graph are planned once"
     note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""
     table = markup.table(head, rows, numbers=range(2, 4 + len(ranks.arena_names)), now=int(ranks.class_of[rank]))

@@ -525,7 +525,7 @@ def test_removed_chart_is_not_kept_and_sends_nothing(draw: Draw) -> None:
 def test_comparison_outlines_differences(draw: Draw) -> None:
     moved = (FOUR[0], ("b", "activations", 1, 1536, 2048, 1, 4), *FOUR[2:])
     page = draw(plan_of(moved), baseline=plan_of(), view="map", colour="change", arena="activations")
-    assert "1 of 1 changed tensors outlined" in page.locator(".status").inner_text()
+    assert "1 of 1 changed tensors of the baseline outlined" in page.locator(".status").inner_text()
     assert legend_of(page)[-6:-4] == ["live bytes of the baseline", "place in the baseline"]
     assert page.evaluate("() => [...charts[0].scene.otherSum.live]") == [1024, 3072, 2560, 2048]
     assert colour_at(page, *pixel(page, "a"))[:3] == (0xA8, 0xAD, 0xB5)

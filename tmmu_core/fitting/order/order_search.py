@@ -167,7 +167,7 @@ def order_move(
         return OrderMove(None, ordered)
     order = model.ids_of(_views_late(base.liveness, model, ordered.order.tolist()))
     moved = tuple(node for node, other in zip(order, base.plan.execution_order, strict=True) if node != other)
-    what = f"run the nodes in another order ({ordered.method}: {len(moved)} of {len(order)} at another step)"
+    what = f"run the nodes in another order ({len(moved)} of {len(order)} at another step)"
     return OrderMove(Move("order", what, WHY, (), moved, details={"order": list(order)}), ordered)
 
 

@@ -96,6 +96,6 @@ function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) 
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
   if (thin) parts.push(`${grouped(thin)} smaller than a pixel, drawn merged`);
-  if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors outlined`);
+  if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors of the baseline outlined`);
   return parts.join("; ");
 }

@@ -137,9 +137,10 @@ function drawLeft(pen, { plot }, ticks) {
 const BAND = 4; // width of a phase's band in pixels
 const AXIS_NAME = 34; // pixels that the name of the step axis needs, on the right below the picture
 
-/** Draw a coloured band per phase beside the step axis. Below a horizontal axis, also draw phase names that fit. */
+/** Draw a coloured band per phase beside the step axis. Below a horizontal axis, also draw the name of each phase once. */
 export function drawPhases(pen, { plan, plane, plot, look, height }) {
-  const { t0, t1 } = plane.win;
+  const { t0, t1 } = plane.win, named = new Set();
+  let right = plot.x; // end of the last name
   Object.assign(pen, { textAlign: "left", textBaseline: "bottom" });
   for (const [phase, first, end] of plan.phases) {
     if (Math.min(end, t1) <= Math.max(first, t0)) continue;
@@ -151,8 +152,10 @@ export function drawPhases(pen, { plan, plane, plot, look, height }) {
     }
     pen.fillRect(a, plot.y + plot.h + 1, b - a, BAND);
     const width = pen.measureText(phase).width + 14;
-    const x = Math.min((a + b - width) / 2, plot.x + plot.w - AXIS_NAME - width);
-    if (x < a) continue;
+    const x = Math.min(Math.max((a + b - width) / 2, right), plot.x + plot.w - AXIS_NAME - width);
+    if (x < right || named.has(phase)) continue;
+    named.add(phase);
+    right = x + width;
     pen.fillRect(x, height - 11, 8, 8);
     pen.fillStyle = look.soft;
     pen.fillText(phase, x + 12, height - 1);
