@@ -65,7 +65,7 @@ def bound_lines(fitted: Fitted) -> list[str]:
     limited = fitted.capacity.limited(fitted.start.plan)
     for each in fitted.bound.arenas:
         if each.arena in limited:
-            step = f" at node {each.step!r}" if each.step else ""
-            tensors = f", with tensors {numbers.some([*map(repr, each.tensors)], 4)}" if each.tensors else ""
+            step = f" at step {each.step!r}" if each.step else ""
+            tensors = f" (live: {numbers.some([*map(repr, each.tensors)], 4)})" if each.tensors else ""
             lines.append(f"{each.arena}: {numbers.full_bytes(each.bytes)}{step}{tensors}: {each.why}")
     return lines

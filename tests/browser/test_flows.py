@@ -57,7 +57,7 @@ def test_two_traces_are_compared(visit: Visit) -> None:
     open_files(page, GOLDEN / "linear_chain.inference.trace.jsonl", GOLDEN / "residual_block.inference.trace.jsonl")
     expect(page).to_have_url(re.compile("/compare[?]"))
     expect(page.locator(".tm-title h2")).to_contain_text(re.compile("linear_chain.*→ residual_block"))
-    expect(page.locator(".tm-title")).to_contain_text("not comparable")
+    expect(page.locator(".tm-title")).to_contain_text("not comparable: different graph hash")
     expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
 
 

@@ -156,8 +156,7 @@ def verdict(comparison: Comparison, moves: int) -> str:
     if moves:
         return f'<span class="ok">{numbers.count(moves, "change")}</span>'
     if not comparison.comparable:
-        reasons = ", ".join(_field_text(difference.path) for difference in comparison.incomparable)
-        return f'<span class="bad">not comparable: different {markup.esc(reasons)}</span>'
+        return f'<span class="bad">not comparable: different {_field_text(comparison.incomparable[0].path)}</span>'
     if comparison.identical:
         return '<span class="ok">✓ identical</span>'
     differ = numbers.count(int((comparison.kinds != 0).sum()), "tensor differs", "tensors differ")

@@ -152,8 +152,7 @@ def draw_fragmentation(shown: Shown) -> None:
         cells = (numbers.full_bytes(size), numbers.percent(size, extent), markup.define(name))
         rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
-    head = ["use", "bytes at this step", "share", "definition (block: live buffer, or its slot)"]
-    st.html(markup.table(head, rows, numbers=(1, 2)))
+    st.html(markup.table(["use", "bytes", "share", "definition; block: live buffer or its slot"], rows, numbers=(1, 2)))
     if not plan.has_slots:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
