@@ -6,7 +6,7 @@ first gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offl
 order, because both use the gaps and storages (``movable``) of the recompute model (``recompute/recompute_model.py``).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -50,10 +50,8 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.members[0]))
 
 
-def lists_of_moves(
-    plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
-) -> Iterator[tuple[Move, ...]]:
-    """Yield a list of moves for each goal that is met; the goals are ``shares`` of ``goal``, in parts per million.
+def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
+    """Yield a list of moves for each goal that is met; the goals are :data:`TIGHTENED_GOALS` of ``goal``.
 
     Each list starts from the initial graph, and has a lower sum of peak live bytes than the list before. If ``goal``
     itself is missed, yield the moves found so far, but only if they lower the sum.
@@ -61,7 +59,7 @@ def lists_of_moves(
     model, initial = recover_choice(plan_input)
     should_continue = progress_check(report, "offload")
     choice, total = initial, run(model, initial).total
-    for share in shares:
+    for share in TIGHTENED_GOALS:
         bytes_over = excess_over_share(goal, share)
         choice, found = _offload_until(model, choice, bytes_over, should_continue)
         if _excess(model, found, bytes_over):

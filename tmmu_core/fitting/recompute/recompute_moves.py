@@ -5,7 +5,7 @@ A point is a choice of drops with its simulated run; a cut is the point of a min
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,10 +74,8 @@ def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
     return without_unneeded_drops(search, found, 1)
 
 
-def lists_of_moves(
-    plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
-) -> Iterator[tuple[Move, ...]]:
-    """Yield the cheapest list of moves found for each goal; the goals are ``shares`` of ``goal``, in parts per million.
+def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
+    """Yield the cheapest list of moves found for each goal; the goals are :data:`TIGHTENED_GOALS` of ``goal``.
 
     If no list meets any goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
     lower peak than the list before.
@@ -89,7 +87,7 @@ def lists_of_moves(
     cuts = None
     known: dict[tuple[int, int, int], Point] = {}  # sort key → point that met a goal
     points_over_goal: list[Point] = []
-    for share in shares:
+    for share in TIGHTENED_GOALS:
         search = Search(model, excess_over_share(goal, share), initial, progress_check(report, "recompute"))
         if not search.excess(search.initial_point.run):
             continue  # the initial graph fits

@@ -25,8 +25,8 @@ COSTLY: dict[Kind, Any] = {"recompute": recompute_moves, "offload": offload}
 """Kind of moves that cost compute or transfers → its module.
 
 * ``single_moves(plan_input)`` yields moves that each lower the peak live bytes, most bytes first, without planning.
-* ``lists_of_moves(plan_input, capacity, report, shares)`` yields complete lists of moves, cheapest first, each with a
-  lower peak than the list before. The goals are ``shares`` of the capacity, in parts per million.
+* ``lists_of_moves(plan_input, capacity, report)`` yields complete lists of moves, cheapest first, each with a lower
+  peak than the list before.
 """
 
 
