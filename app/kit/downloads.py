@@ -19,8 +19,7 @@ from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import visible
 from tmmu_core.formats.c_project.c_export import c_project, zipped
-from tmmu_core.formats.c_project.c_names import c_prefix
-from tmmu_core.formats.c_project.render_plan import RenderIncomplete, build_render_plan
+from tmmu_core.formats.c_project.render_plan import RenderIncomplete, build_render_plan, c_prefix
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.open_file import constants_in

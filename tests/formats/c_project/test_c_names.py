@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tmmu_core.formats.c_project.c_export import comment
-from tmmu_core.formats.c_project.c_names import region_names, tensor_stems
+from tmmu_core.formats.c_project.render_plan import region_names, tensor_stems
 
 LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 FREE = st.text(max_size=12) | st.sampled_from(

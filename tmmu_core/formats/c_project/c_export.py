@@ -31,8 +31,7 @@ import msgspec
 
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import UnwritableOutput
-from tmmu_core.formats.c_project.c_names import RegionNames, identifier
-from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan
+from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, crc32_of, identifier
 from tmmu_core.graph.constants import ByteReader, in_memory
 from tmmu_core.plans.analysis.plan_notes import cells
 
@@ -50,14 +49,20 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Byte
     is_inline = blobs == "inline" or (blobs == "auto" and blob_bytes <= MAX_INLINE_BYTES)
     source = f"{prefix}_blobs.{'c' if is_inline else 'S'}" if render.constant_blobs else ""
     sidecars = () if is_inline else render.constant_blobs
-    buffer_bytes = sum(arena.size for arena in render.all_arenas if arena.has_buffer)
-    checks = [check for blob in render.constant_blobs for check in blob.part_crcs()]
+    arenas = render.all_arenas
+    buffer_bytes = sum(arena.size for arena in arenas if arena.has_buffer)
+    parts = [(part, blob.constants.chunks(part.tensor_id)) for blob in render.constant_blobs for part in blob.parts]
+    checks = [(part, crc32_of(chunks)) for part, chunks in parts]
+    memories = dict.fromkeys([a.memory for a in arenas] + [a.source_memory for a in arenas])
+    origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
+    # Generated names begin with an underscore, so they differ from the names that are kept.
+    linker_names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
     texts = {
         f"{prefix}_memory.h": from_template("memory.h", render),
         f"{prefix}_memory.c": from_template("memory.c", render),
         f"{prefix}_arenas.c": from_template("arenas.c", render, is_static=buffer_bytes <= MAX_STATIC_BYTES),
         f"{prefix}_selftest.c": from_template("selftest.c", render, checks=checks),
-        "memory.ld": _linker_fragment(render),
+        "memory.ld": from_template("memory.ld", render, memories=linker_names, origins=origins),
         "CMakeLists.txt": from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
     }
     files: dict[str, ByteReader] = {name: partial(in_memory, text.encode()) for name, text in texts.items()}
@@ -65,7 +70,7 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Byte
     if source and is_inline:
         files[source] = partial(_inline_blobs, render)
     elif source:
-        text = from_template("blobs.S", render, blobs=list(_blobs(render)))
+        text = from_template("blobs.S", render)
         files[source] = partial(in_memory, text.encode())
         files |= {blob.sidecar_filename: blob.chunks for blob in sidecars}
     return files
@@ -132,20 +137,12 @@ def from_template(template: str, render: RenderMemoryPlan, **values: Any) -> str
     return _environment().get_template(template).render(values)
 
 
-def _linker_fragment(render: RenderMemoryPlan) -> str:
-    arenas = render.all_arenas
-    memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
-    origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
-    # Generated names begin with an underscore, so they differ from the names that are kept.
-    names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
-    return from_template("memory.ld", render, memories=names, origins=origins)
-
-
 def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
     """Yield the file ``<prefix>_blobs.c`` in parts, because its text is several times as long as the blobs."""
     yield from_template("blobs.c", render).encode()
     upper = render.prefix.upper()
-    for arena, name, blob in _blobs(render):
+    for region, blob in render.blob_of.items():
+        arena, name = render.all_arenas[region], render.region_names[region]
         start = (
             f"\n/* {comment(arena.role)} for {comment(arena.memory)}, stored in {comment(arena.source_memory)} */\n"
             f'alignas({name.stem}_ALIGNMENT) {upper}_SECTION(".rodata.{name.blob}")\n'
@@ -155,11 +152,6 @@ def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
         raw = b"".join(blob.chunks()) or b"\0"
         yield from (f"    0x{raw[k : k + 16].hex(',').replace(',', ',0x')},\n".encode() for k in range(0, len(raw), 16))
         yield b"};\n"
-
-
-def _blobs(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames, RenderConstantBlob]]:
-    for region, blob in render.blob_of.items():
-        yield render.all_arenas[region], render.region_names[region], blob
 
 
 def zipped(files: Mapping[str, ByteReader]) -> bytes:

@@ -4,23 +4,30 @@ A *region* is an arena of the plan with a role (scratch, persistent, constant). 
 bytes are copied from another memory before the first run. ``plan_hash`` covers the regions only, so that a binary
 detects regions that it was not compiled for; ``tensor_layout_hash`` covers the place of every tensor. Bytes of
 constants are not kept in memory: each use reads them.
+
+A C name is legal in C11 and C++17. It keeps the ASCII letters and digits of the name of a model, memory or tensor, with
+one underscore for each run of other characters. A C name that is already taken gets a number: memory ``A_SIZE`` does if
+memory ``A`` has the macro ``A_SIZE``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import chain, count
 from zlib import crc32
 
 import numpy as np
 
 from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
 from tmmu_core.plans.model import Plan
+
+MAX_LENGTH = 80  # maximum number of characters of a memory or tensor name in a C name
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
@@ -45,6 +52,20 @@ class RenderArena:
     def has_buffer(self) -> bool:
         """Whether the region is writable memory: the model writes it, or constants are copied to it."""
         return self.role != "constant" or self.is_staged
+
+
+@dataclass(frozen=True)
+class RegionNames:
+    """The C names of one arena."""
+
+    stem: str  # the enumerator, and the prefix of the macros ``…_SIZE`` and ``…_ALIGNMENT``; in upper case
+    symbol: str  # the array that is the arena's memory: a buffer, or the blob of an unstaged constant arena
+    source: str = ""  # the array that is copied to a staged arena; ``""`` if the arena is not staged
+
+    @property
+    def blob(self) -> str:
+        """The array with the bytes of a constant arena."""
+        return self.source or self.symbol
 
 
 @dataclass(frozen=True)
@@ -86,7 +107,7 @@ class RenderConstantBlob:
     @cached_property
     def crc32(self) -> int:
         """The checksum that the C code compares before the first run. Raises :class:`RenderIncomplete`."""
-        return _crc32(self.chunks())
+        return crc32_of(self.chunks())
 
     @property
     def sha256(self) -> str:
@@ -95,10 +116,6 @@ class RenderConstantBlob:
         for data in self.chunks():
             digest.update(data)
         return digest.hexdigest()
-
-    def part_crcs(self) -> Iterator[tuple[RenderTensor, int]]:
-        """Yield each part with the CRC-32 of its bytes."""
-        return ((part, _crc32(self.constants.chunks(part.tensor_id))) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -164,8 +181,8 @@ def build_render_plan(
     """
     bytes_of = Constants.of(constants)
     regions = [_region(plan, k, bytes_of) for k in range(len(plan.arenas))]
-    arenas = sorted(regions, key=lambda region: (ROLES.index(region.role), region.memory))
-    arenas = [replace(arena, region_id=region_id) for region_id, arena in enumerate(arenas)]
+    regions.sort(key=lambda region: (ROLES.index(region.role), region.memory))
+    arenas = [replace(arena, region_id=region_id) for region_id, arena in enumerate(regions)]
     region_of = {arena.name: arena.region_id for arena in arenas}
     rows = [(r.tensor_id, region_of[r.arena], r.offset_bytes, r.size_bytes, r.alignment) for r in plan.rows()]
     tensors = tuple(RenderTensor(*row) for row in rows)
@@ -237,7 +254,8 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
     return replace(render, constant_blobs=tuple(blobs))
 
 
-def _crc32(chunks: Iterable[bytes]) -> int:
+def crc32_of(chunks: Iterable[bytes]) -> int:
+    """Return the CRC-32 of bytes in chunks."""
     return reduce(lambda crc, data: crc32(data, crc), chunks, 0)
 
 
@@ -250,3 +268,45 @@ def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
     what = f"the plan cannot be exported to C: tensor {tensor_id!r} {what}."
     hint = hint or "Verify the plan (tmmu verify) and give every constant's bytes, or none."
     return RenderIncomplete(what, reason="render_incomplete", node_id="", tensor=tensor_id, hint=hint)
+
+
+def identifier(text: str) -> str:
+    """Return ``text`` as part of a C name: words of lower-case ASCII letters and digits, joined by underscores."""
+    words = "".join(c if c.isascii() and c.isalnum() else " " for c in text[: 4 * MAX_LENGTH]).lower()
+    return "_".join(words.split())[:MAX_LENGTH].rstrip("_")
+
+
+def c_prefix(module_prefix: str) -> str:
+    """Return the prefix of all names in C and of the files: ``<c_prefix>_memory.h`` and ``.c``."""
+    name = identifier(module_prefix)[:40].rstrip("_") or "model"
+    return f"m_{name}" if name[0].isdigit() else name
+
+
+def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple[RegionNames, ...]:
+    """Return the names of ``regions``, which are ``(role, memory, is_staged)`` in region order."""
+    taken: set[str] = set()
+    names = []
+    for number, (role, memory, is_staged) in enumerate(regions):
+        stem = identifier(memory)
+        numbered = f"{stem}_{number}".lstrip("_")
+        for name in chain([stem] if stem else [], [numbered], (f"{numbered}_{k}" for k in count())):
+            macros = {f"{role}_{name}{suffix}".upper() for suffix in ("", "_SIZE", "_ALIGNMENT")}
+            if taken.isdisjoint(macros):
+                break
+        taken |= macros
+        symbol = f"{prefix}_{role}_{name}"
+        blob = "__blob" if role == "constant" and not is_staged else ""
+        source = f"{symbol}__source" if is_staged else ""
+        names.append(RegionNames(f"{prefix}_region_{role}_{name}".upper(), symbol + blob, source))
+    return tuple(names)
+
+
+def tensor_stems(prefix: str, tensor_ids: Sequence[str]) -> dict[str, str]:
+    """Return tensor id → upper-case prefix of its macros. An empty or repeated C name gets the tensor's position."""
+    names = [identifier(tensor_id).upper() for tensor_id in tensor_ids]
+    uses = Counter(names)
+    stems = {}
+    for position, (tensor_id, name) in enumerate(zip(tensor_ids, names, strict=True)):
+        number = position if uses[name] > 1 or not name else ""
+        stems[tensor_id] = f"{prefix.upper()}_T{number}_{name}".rstrip("_")
+    return stems

@@ -2,22 +2,16 @@
 #include "«p»_memory.h"
 
 /*# C has no empty arrays: an array without regions or tensors has one unused entry. #*/
-const uint64_t «p»_region_size[] = {
+/*% for column in ('size', 'alignment') %*/
+const uint64_t «p»_region_«column»[] = {
 /*% for _, name in regions %*/
-    «name.stem»_SIZE,
+    «name.stem»_«column | upper»,
 /*% else %*/
     0,
 /*% endfor %*/
 };
 
-const uint64_t «p»_region_alignment[] = {
-/*% for _, name in regions %*/
-    «name.stem»_ALIGNMENT,
-/*% else %*/
-    0,
 /*% endfor %*/
-};
-
 const «p»_slot_t «p»_tensors[] = {
 /*% for _, stem in tensors %*/
     {(uint32_t)«stem»_REGION, «stem»_OFFSET, «stem»_SIZE},
