@@ -1,16 +1,12 @@
-"""Errors of an invalid graph: each names the node, the tensor, the place in the file and the fix.
+"""Errors of an invalid graph: each names the node, the tensor, the place in the file and the fix."""
 
-:mod:`tmmu_core.graph.index` detects an error with operations on whole columns. The ``refuse_…`` functions then find
-the first faulty tensor or node; they may be slow, because they run at most once.
-"""
-
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes, LivenessCycle
+from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.model import PHASES, ROLES, Graph, Inplace, Tensor
+from tmmu_core.graph.model import Graph, Tensor
 
 
 def refuse(reason: str, path: str, message: str, hint: str, **diagnostics: str) -> NoReturn:
@@ -19,13 +15,9 @@ def refuse(reason: str, path: str, message: str, hint: str, **diagnostics: str) 
     raise InvalidIrShapes(message, hint=hint, reason=reason, path=path, **known)
 
 
-def _add_hint(tensor: str) -> str:
+def add_hint(tensor: str) -> str:
+    """Return the hint of an error about an unknown tensor."""
     return f"Add a tensor with the id {tensor!r}, or correct the name."
-
-
-def _operands(graph: Graph, side: str) -> Iterator[tuple[int, int, str]]:
-    """Yield (node number, position, tensor id) of the nodes' ``inputs`` or ``outputs`` (``side``)."""
-    return ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(getattr(node, side)))
 
 
 DUPLICATES: dict[str, tuple[str, str, str, str]] = {
@@ -44,63 +36,6 @@ def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
     i, name = next((i, name) for i, name in enumerate(ids) if first.setdefault(name, i) != i)
     message = f"the {noun} {name!r} is listed twice, at {place.format(first[name])} and {place.format(i)}."
     refuse(reason, place.format(i), message, hint, **{diagnostic: name})
-
-
-def refuse_roles_and_phases(graph: Graph) -> None:
-    """Reject the first unknown role or phase of a graph built in memory; the file decoder already rejects them."""
-    tensors = (("tensor", i, tensor.id, "role", tensor.role, ROLES) for i, tensor in enumerate(graph.tensors))
-    nodes = (("node", k, node.node_id, "phase", node.phase, PHASES) for k, node in enumerate(graph.nodes))
-    for noun, i, name, field, value, known in (*tensors, *nodes):
-        if value not in known:
-            message, hint = f"the {noun} {name!r} has the unknown {field} {value!r}.", f"Use {', '.join(known)}."
-            key = "tensor" if noun == "tensor" else "node_id"
-            refuse(f"unknown_{field}", f"$.{noun}s[{i}].{field}", message, hint, **{key: name})
-
-
-def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Raise for the first id in the nodes' ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
-    k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
-    node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
-    message = f"the node {node!r} {verb} {name!r}, which is not among the tensors."
-    refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, _add_hint(name), node_id=node, tensor=name)
-
-
-def refuse_unknown_graph_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Raise for the first id in the graph's ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
-    j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
-    message = f"the graph {side[:-1]} {name!r} is not among the tensors."
-    refuse("unknown_tensor", f"$.{side}[{j}]", message, _add_hint(name), tensor=name)
-
-
-def refuse_second_producer(graph: Graph) -> NoReturn:
-    """Raise for the first tensor that is written twice, by two nodes or by one."""
-    first_write: dict[str, tuple[int, int, str]] = {}
-    k, j, name = next(row for row in _operands(graph, "outputs") if first_write.setdefault(row[2], row) != row)
-    first_node, node = graph.nodes[first_write[name][0]].node_id, graph.nodes[k].node_id
-    message = f"the tensor {name!r} is written by {node!r} and before that by {first_node!r}."
-    hint = "A tensor has one producer. Write another tensor, with in_place_write if both share a storage."
-    refuse("two_producers", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=name)
-
-
-def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
-    """Raise for the graph input ``tensor``, which a node writes."""
-    k, j, _ = next(operand for operand in _operands(graph, "outputs") if operand[2] == tensor)
-    node = graph.nodes[k].node_id
-    message = f"the node {node!r} writes {tensor!r}, which is a graph input."
-    hint = f'Remove {tensor!r} from "inputs", or write another tensor by the node.'
-    refuse("input_is_produced", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=tensor)
-
-
-def refuse_unwritten(graph: Graph, tensor: str) -> NoReturn:
-    """Raise the error for a tensor without a producer (``dangling_input``, or ``never_produced`` for an output)."""
-    hint = f'Let a node write {tensor!r}, list it in "inputs", give it a persistent role, or make it a view.'
-    for k, j, name in _operands(graph, "inputs"):
-        if name == tensor:
-            node = graph.nodes[k].node_id
-            message = f"the node {node!r} reads {tensor!r}, which no node writes and which is not a graph input."
-            refuse("dangling_input", f"$.nodes[{k}].inputs[{j}]", message, hint, node_id=node, tensor=tensor)
-    message = f"the graph output {tensor!r} is written by no node and is not a graph input."
-    refuse("never_produced", f"$.outputs[{graph.outputs.index(tensor)}]", message, hint, tensor=tensor)
 
 
 def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:
@@ -133,7 +68,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     base = view.base_tensor_uid
     if base not in known:
         message = f"the tensor {name!r} is a view of {base!r}, which is not among the tensors."
-        refuse("unknown_tensor", f"{path}.base_tensor_uid", message, _add_hint(base), tensor=name)
+        refuse("unknown_tensor", f"{path}.base_tensor_uid", message, add_hint(base), tensor=name)
     view_bytes, base_bytes = int(nbytes[i]), int(nbytes[known[base]])
     length = view_bytes if view.byte_length is None else view.byte_length
     start, end = view.byte_offset, view.byte_offset + length
@@ -153,25 +88,6 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
         hint = f"Give a byte_offset that is a multiple of {itemsize}."
         raise AlignmentViolation(message, hint=hint, tensor=name, path=f"{path}.byte_offset")
     return known[base]
-
-
-def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
-    """Follow the bases of the i-th tensor until one repeats, and raise for this cycle of views."""
-    position: dict[int, int] = {}
-    base = i
-    while base not in position:
-        position[base] = len(position)
-        view = graph.tensors[base].view
-        assert view is not None
-        base = known[view.base_tensor_uid]
-    cycle = [*list(position)[position[base] :], base]
-    names = " → ".join(f"{graph.tensors[j].id!r}" for j in cycle[: strict.LISTED_NAMES])
-    more = " → …" if len(cycle) > strict.LISTED_NAMES else ""
-    message = f"these views form a cycle: {names}{more}."
-    hint = "Remove the view of one tensor: it is then the base of the other tensors."
-    tensor, path = graph.tensors[base].id, f"$.tensors[{base}].view.base_tensor_uid"
-    node = next((node.node_id for node in graph.nodes if tensor in node.outputs), "")
-    raise LivenessCycle(message, hint=hint, tensor=tensor, node_id=node, path=path, reason="view_cycle")
 
 
 def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
@@ -197,23 +113,6 @@ def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
         message = f"the tensor {name!r} is sharded along axis {tensor.shard.axis}, but has {axes} axes."
         hint = f"Give an axis from 0 to {axes - 1}." if axes else "A scalar cannot be sharded."
         refuse("shard_axis", f"{path}.shard.axis", message, hint, tensor=name)
-
-
-def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
-    """Check ``pairs``, the value of ``field`` of the k-th node: ``"any"``, ``"none"`` or a list of index pairs."""
-    node, name = graph.nodes[k], graph.nodes[k].node_id
-    if isinstance(pairs, str):
-        if pairs in ("any", "none"):
-            return
-        message = f"the node {name!r} has the unknown inplace {pairs!r}."
-        hint = 'Write "any", "none", or a list of [input_index, output_index].'
-        refuse("unknown_inplace", f"$.nodes[{k}].inplace", message, hint, node_id=name)
-    inputs, outputs = len(node.inputs), len(node.outputs)
-    for j, (i, o) in enumerate(pairs):
-        if not (0 <= i < inputs and 0 <= o < outputs):
-            message = f"the node {name!r} pairs input {i} with output {o}, but has {inputs} inputs, {outputs} outputs."
-            hint = "Count operands from 0, in the order they are listed."
-            refuse("pair_out_of_range", f"$.nodes[{k}].{field}[{j}]", message, hint, node_id=name)
 
 
 def dimension_hint(name: str, known: Collection[str]) -> str:

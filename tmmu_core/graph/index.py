@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, dropwhile
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base import limits
+from tmmu_core.base import limits, strict
+from tmmu_core.base.errors import LivenessCycle
 from tmmu_core.graph import checks
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Tensor
@@ -110,8 +111,14 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         if len(numbers) < len(ids):
             checks.refuse_duplicate(ids, reason)
     roles, phases = [tensor.role for tensor in tensors], [node.phase for node in nodes]
-    if set(roles) - set(ROLES) or set(phases) - set(PHASES):
-        checks.refuse_roles_and_phases(graph)
+    for noun, key, ids, field, values, known in (
+        ("tensor", "tensor", tensor_ids, "role", roles, ROLES),
+        ("node", "node_id", node_ids, "phase", phases, PHASES),
+    ):
+        if unknown := set(values) - set(known):  # of a graph built in memory; the file decoder rejects them
+            i, value = next((i, value) for i, value in enumerate(values) if value in unknown)
+            message, hint = f"the {noun} {ids[i]!r} has the unknown {field} {value!r}.", f"Use {', '.join(known)}."
+            checks.refuse(f"unknown_{field}", f"$.{noun}s[{i}].{field}", message, hint, **{key: ids[i]})
     role = np.fromiter(map(_ROLE_NUMBER.__getitem__, roles), np.int8, len(roles))
     is_persistent = _IS_PERSISTENT[role]
     annotated = np.array([i for i, tensor in enumerate(tensors) if _optional(tensor) != _DEFAULTS], np.int64)
@@ -128,23 +135,54 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         *(graph, tensor_ids, node_ids, tensor_of, node_of, role, is_forward, annotated, nbytes, shapes, producer),
         *(is_input, is_output, is_persistent, base, in_ptr, in_idx, out_ptr, out_idx),
     )
-    if len(out_idx) and np.bincount(out_idx).max() > 1:
-        checks.refuse_second_producer(graph)
-    produced_input = is_input & (producer >= 0)
-    if produced_input.any():
-        checks.refuse_produced_input(graph, tensor_ids[int(produced_input.argmax())])
+    _check_producers(index)
     _set_bases(index)
-    _check_references(index)
+    _check_reads(index)
+    _check_fields(index)
     return index
 
 
-def _check_references(index: GraphIndex) -> None:
-    graph = index.graph
+def _check_producers(index: GraphIndex) -> None:
+    if len(index.out_idx) and np.bincount(index.out_idx).max() > 1:
+        is_second = np.ones(len(index.out_idx), np.bool_)
+        is_second[np.unique(index.out_idx, return_index=True)[1]] = False
+        position = int(is_second.argmax())
+        k, j = _operand(index.out_ptr, position)
+        first_k, _ = _operand(index.out_ptr, int((index.out_idx == index.out_idx[position]).argmax()))
+        node, first_node, name = index.node_ids[k], index.node_ids[first_k], index.graph.nodes[k].outputs[j]
+        message = f"the tensor {name!r} is written by {node!r} and before that by {first_node!r}."
+        hint = "A tensor has one producer. Write another tensor, with in_place_write if both share a storage."
+        checks.refuse("two_producers", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=name)
+    produced_input = index.is_input & (index.producer >= 0)
+    if produced_input.any():
+        i = int(produced_input.argmax())
+        k, j = _operand(index.out_ptr, int((index.out_idx == i).argmax()))
+        node, name = index.node_ids[k], index.tensor_ids[i]
+        message = f"the node {node!r} writes {name!r}, which is a graph input."
+        hint = f'Remove {name!r} from "inputs", or write another tensor by the node.'
+        checks.refuse("input_is_produced", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=name)
+
+
+def _check_reads(index: GraphIndex) -> None:
     needed = index.is_output.copy()
     needed[index.in_idx] = True
     unwritten = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
-    if unwritten.any():
-        checks.refuse_unwritten(graph, index.tensor_ids[int(unwritten.argmax())])
+    if not unwritten.any():
+        return
+    i = int(unwritten.argmax())
+    name = index.tensor_ids[i]
+    hint = f'Let a node write {name!r}, list it in "inputs", give it a persistent role, or make it a view.'
+    if i in index.in_idx:
+        k, j = _operand(index.in_ptr, int((index.in_idx == i).argmax()))
+        node = index.node_ids[k]
+        message = f"the node {node!r} reads {name!r}, which no node writes and which is not a graph input."
+        checks.refuse("dangling_input", f"$.nodes[{k}].inputs[{j}]", message, hint, node_id=node, tensor=name)
+    message = f"the graph output {name!r} is written by no node and is not a graph input."
+    checks.refuse("never_produced", f"$.outputs[{index.graph.outputs.index(name)}]", message, hint, tensor=name)
+
+
+def _check_fields(index: GraphIndex) -> None:
+    graph = index.graph
     pair_count = sum(len(graph.tensors[i].must_not_alias) for i in index.annotated.tolist())
     if pair_count > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
         raise limits.limit_error(limits.PAIRS, "the graph", graph.name)
@@ -152,8 +190,20 @@ def _check_references(index: GraphIndex) -> None:
         checks.check_tensor_fields(graph, i, index.tensor_of)
     for field in ("inplace", "in_place_write", "grad_edges"):
         for k, node in enumerate(graph.nodes):
-            if pairs := getattr(node, field):
-                checks.check_pairs(graph, k, field, pairs)
+            pairs, name = getattr(node, field), node.node_id
+            if not pairs or pairs in ("any", "none"):
+                continue
+            if isinstance(pairs, str):
+                message = f"the node {name!r} has the unknown inplace {pairs!r}."
+                hint = 'Write "any", "none", or a list of [input_index, output_index].'
+                checks.refuse("unknown_inplace", f"$.nodes[{k}].inplace", message, hint, node_id=name)
+            inputs, outputs = len(node.inputs), len(node.outputs)
+            for j, (i, o) in enumerate(pairs):
+                if not (0 <= i < inputs and 0 <= o < outputs):
+                    counts = f"{inputs} inputs, {outputs} outputs"
+                    message = f"the node {name!r} pairs input {i} with output {o}, but has {counts}."
+                    hint = "Count operands from 0, in the order they are listed."
+                    checks.refuse("pair_out_of_range", f"$.nodes[{k}].{field}[{j}]", message, hint, node_id=name)
     for j, name in enumerate(graph.safepoints):
         if name not in index.node_of:
             message, hint = f"the safepoint {name!r} is not among the nodes.", "Correct the name, or remove it."
@@ -182,8 +232,17 @@ def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, 
     ptr = np.append(0, np.cumsum(np.fromiter(map(len, names), np.int64, len(names))))
     idx = np.fromiter([tensor_of.get(name, -1) for name in chain.from_iterable(names)], np.int64, int(ptr[-1]))
     if (idx < 0).any():
-        checks.refuse_unknown_operand(graph, tensor_of, side)
+        k, j = _operand(ptr, int((idx < 0).argmax()))
+        node, name, verb = graph.nodes[k].node_id, names[k][j], "reads" if side == "inputs" else "writes"
+        message, hint = f"the node {node!r} {verb} {name!r}, which is not among the tensors.", checks.add_hint(name)
+        checks.refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, hint, node_id=node, tensor=name)
     return ptr, idx
+
+
+def _operand(ptr: I64, position: int) -> tuple[int, int]:
+    """Return ``(node, place among its operands)`` of a position in ``in_idx`` or ``out_idx``."""
+    node = int(np.searchsorted(ptr, position, side="right")) - 1
+    return node, position - int(ptr[node])
 
 
 def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np.bool_]:
@@ -193,7 +252,9 @@ def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np
         checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")
     numbers = [tensor_of.get(name, -1) for name in names]
     if -1 in numbers:
-        checks.refuse_unknown_graph_operand(graph, tensor_of, side)
+        j = numbers.index(-1)
+        message, hint = f"the graph {side[:-1]} {names[j]!r} is not among the tensors.", checks.add_hint(names[j])
+        checks.refuse("unknown_tensor", f"$.{side}[{j}]", message, hint, tensor=names[j])
     flags = np.zeros(len(graph.tensors), np.bool_)
     flags[numbers] = True
     return flags
@@ -210,5 +271,18 @@ def _set_bases(index: GraphIndex) -> None:
     for _ in range(len(views).bit_length()):
         ancestor = ancestor[ancestor]
     in_cycle = base[ancestor] >= 0
-    if in_cycle.any():
-        checks.refuse_view_cycle(graph, int(in_cycle.argmax()), index.tensor_of)
+    if not in_cycle.any():
+        return
+    tensor, followed = int(in_cycle.argmax()), dict[int, None]()
+    while tensor not in followed:
+        followed[tensor] = None
+        tensor = int(base[tensor])
+    cycle = [*dropwhile(tensor.__ne__, followed), tensor]
+    names = " → ".join(f"{index.tensor_ids[i]!r}" for i in cycle[: strict.LISTED_NAMES])
+    more = " → …" if len(cycle) > strict.LISTED_NAMES else ""
+    message = f"these views form a cycle: {names}{more}."
+    hint = "Remove the view of one tensor: it is then the base of the other tensors."
+    name, path = index.tensor_ids[tensor], f"$.tensors[{tensor}].view.base_tensor_uid"
+    writer = int(index.producer[tensor])
+    node = index.node_ids[writer] if writer >= 0 else ""
+    raise LivenessCycle(message, hint=hint, tensor=name, node_id=node, path=path, reason="view_cycle")
