@@ -16,8 +16,8 @@ from tests.support.paths import DATA, read_graph_file
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import constants_in, constants_of, read_graph
-from tmmu_core.graph.constants import Constants
-from tmmu_core.graph.native import native_file, sidecar
+from tmmu_core.graph.constants import Constants, sidecar_parts
+from tmmu_core.graph.native import native_file
 
 SMALL = np.arange(6, dtype=np.float32).reshape(2, 3)
 LARGE = np.arange(3 * 4096, dtype=np.float32).reshape(3, 4096)
@@ -232,7 +232,7 @@ def native_with_sidecar(folder: Path, name: str = "w.safetensors") -> Path:
     path = folder / "g.tmmu.json"
     path.write_text(json.dumps(document))
     graph = read_graph_file(path)
-    (folder / "w.safetensors").write_bytes(b"".join(sidecar.parts(graph, Constants.of({"A": SMALL.tobytes()}))))
+    (folder / "w.safetensors").write_bytes(b"".join(sidecar_parts(graph, Constants.of({"A": SMALL.tobytes()}))))
     return path
 
 
@@ -249,7 +249,7 @@ def test_sidecar_is_in_no_hash_and_survives_writing(tmp_path: Path) -> None:
     assert native_file.normal_form(graph).get("sidecar") is None
     assert read_graph(native_file.encode_json(graph)).sidecar == "w.safetensors"
     with pytest.raises(UnreadableInput, match=r"'A'.* 24 .* 3"):
-        b"".join(sidecar.parts(graph, Constants.of({"A": bytes(3)})))
+        b"".join(sidecar_parts(graph, Constants.of({"A": bytes(3)})))
 
 
 @pytest.mark.parametrize("cut", [4, 12, -1])

@@ -6,9 +6,8 @@ from app.session.opening import samples
 from tests.support.build import graph, node, tensor, view
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.index import index_graph
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Graph, Origin
 from tmmu_core.graph.modules.module_paths import MAX_DEPTH, Modules, block_of, families_of, modules_of, modules_of_rows
-from tmmu_core.graph.origin import Origin
 
 
 def modules_in(which: Graph) -> Modules:

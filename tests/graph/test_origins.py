@@ -17,8 +17,8 @@ from tmmu_core.formats.open_file import read_graph
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import saved_graph
 from tmmu_core.graph.model import Graph, Origin
+from tmmu_core.graph.modules.module_paths import scopes_path, source_of, stack_path
 from tmmu_core.graph.native import native_file
-from tmmu_core.graph.origin import scopes_path, source_of, stack_path
 from tmmu_core.judge.canonical_hashes import ir_hash as judged
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.engine import plan_graph

@@ -1,4 +1,4 @@
-"""Texts of errors about user input (hints, rejected values, limits), and a strict parser of whole numbers."""
+"""Texts of errors about user input (hints, rejected values, limits), a parser of whole numbers, types of documents."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -93,3 +93,9 @@ def whole_number(text: str, maximum: int = U64_MAX, base: int = 10) -> int:
     if len(digits) > len(str(maximum)) or int(digits, base) > maximum:  # ``int`` rejects more than 4,300 decimal digits
         raise ValueError(f"{shown(text)} is over {limit_text(maximum)}.")
     return int(digits, base)
+
+
+def register_types(*types: Any) -> None:
+    """Register types with msgspec. A module calls this after it defines them."""
+    for kind in types:  # else msgspec registers a type at its first use, and crashes if two threads do this at once
+        msgspec.json.Decoder(kind)

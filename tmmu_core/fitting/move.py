@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 
 Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")

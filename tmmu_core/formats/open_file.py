@@ -21,9 +21,9 @@ from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
 from tmmu_core.graph.checks import dimension_hint
-from tmmu_core.graph.constants import Constants
+from tmmu_core.graph.constants import Constants, sidecar_constants
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.graph.native import document, sidecar, unpacking
+from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.model import Plan
 
@@ -205,7 +205,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
     """Return the constants of ``graph`` in the file at ``path``, if its format has any. Raises ``UnreadableInput``."""
     try:
         if graph.sidecar:
-            return sidecar.constants(graph, path)
+            return sidecar_constants(graph, path)
         data = unpacking.mapped_file(path)
         # A decompressed file (``bytes``) has no path from which a reader can read ranges later.
         return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)
@@ -216,7 +216,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
     """Return the constants in ``data``, gzipped or not. Raises ``UnreadableInput`` for constants in other files."""
     if graph.sidecar:
-        return sidecar.constants(graph, None)
+        return sidecar_constants(graph, None)
     return _constants(unpacking.unpack(data, name), graph, None, name)
 
 

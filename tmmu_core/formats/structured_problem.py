@@ -15,7 +15,7 @@ import numpy as np
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 from tmmu_core.formats.allocator_plan import file_name
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseTerms

@@ -1,13 +1,26 @@
-"""Lazy access to the bytes of a model's constants.
+"""Lazy access to the bytes of a model's constants, and the sidecar of a native graph file.
 
 A :data:`ByteReader` reads or computes a constant's bytes. :class:`Constants` maps tensor ids to such functions.
+
+A sidecar is a safetensors file in the folder of the graph file::
+
+    8 bytes, little-endian: the length of the header
+    the header, JSON: {"w": {"dtype": "F32", "shape": [8, 4], "data_offsets": [0, 128]}, …}
+    the bytes, each tensor at its offsets, counted from the end of the header
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput, open_error
+from tmmu_core.base.strict import register_types
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import Graph
 
 CHUNK = 1 << 20  # maximum number of bytes per chunk
 
@@ -88,3 +101,70 @@ def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
 def truncation_error(what: str, needed: int, length: int) -> UnreadableInput:
     """Return the error for the file ``what``, which has only ``length`` of the ``needed`` bytes."""
     return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")
+
+
+SAFETENSORS_DTYPES = {
+    **{f"uint{width}": f"U{width}" for width in (8, 16, 32, 64)},
+    **{f"int{width}": f"I{width}" for width in (8, 16, 32, 64)},
+    **{f"float{width}": f"F{width}" for width in (16, 32, 64)},
+    "bool": "BOOL",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
+"""dtype → its name in safetensors; another dtype is written as ``U8``."""
+
+
+class _Entry(msgspec.Struct, frozen=True):  # of the header of a sidecar
+    data_offsets: tuple[int, int]
+
+
+register_types(_Entry)
+
+
+def sidecar_constants(graph: Graph, graph_file: Path | None) -> Constants:
+    """Return the constants in the sidecar of ``graph``, in the folder of ``graph_file``. Raises ``UnreadableInput``."""
+    path = path_in_folder(graph_file.parent if graph_file else None, graph.sidecar, "the sidecar")
+    length = int.from_bytes(b"".join(in_file(path, 0, 8)), "little")
+    if length > limits.ceiling(limits.UNPACKED_BYTES):
+        raise limits.limit_error(limits.UNPACKED_BYTES, "the sidecar's header", str(path))
+    try:
+        raw = msgspec.json.decode(b"".join(in_file(path, 8, length)), type=dict[str, msgspec.Raw])
+        raw.pop("__metadata__", None)
+        header = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        what, hint = f"the sidecar is not a safetensors file: {error}.", "Write it with tmmu convert."
+        raise UnreadableInput(what, source=str(path), hint=hint) from error
+    readers = {}
+    for tensor in graph.tensors:
+        if tensor.id in header:
+            begin, end = header[tensor.id].data_offsets
+            if not 0 <= begin <= end:
+                what = f"the sidecar is damaged: {tensor.id!r} is at bytes {begin} to {end}."
+                raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
+            readers[tensor.id] = partial(in_file, path, 8 + length + begin, end - begin)
+    return Constants(readers)
+
+
+def sidecar_parts(graph: Graph, values: Constants) -> Iterator[bytes]:
+    """Yield the bytes of a sidecar: header and ``values``. Raises ``UnreadableInput`` if a constant's size is wrong."""
+    header: dict[str, Any] = {}
+    begin = 0
+    for tensor in (tensor for tensor in graph.tensors if tensor.id in values):
+        shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
+        size, dtype = dtypes.tensor_bytes(shape, tensor.dtype), SAFETENSORS_DTYPES.get(tensor.dtype)
+        offsets = [begin, begin + size]
+        header[tensor.id] = {"dtype": dtype or "U8", "shape": shape if dtype else [size], "data_offsets": offsets}
+        begin += size
+    encoded = msgspec.json.encode(header)
+    encoded += b" " * (-len(encoded) % 8)
+    yield len(encoded).to_bytes(8, "little") + encoded
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        size, length = end - begin, 0
+        for data in values.chunks(name):
+            length += len(data)
+            yield data
+        if length != size:
+            what = f"the tensor {name!r} has {size:,} bytes, but its constant has {length:,}."
+            raise UnreadableInput(what, hint="Export the model again.")

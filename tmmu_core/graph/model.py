@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 
 Phase = Literal["forward", "backward", "optimizer"]
 Mode = Literal["forward", "backward", "inference"]

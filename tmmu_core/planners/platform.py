@@ -12,7 +12,6 @@ import msgspec
 from tmmu_core.base import strict
 from tmmu_core.base.cbor import NotCanonical, cbor_canonical
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
 ROLES = ("scratch", "persistent", "constant")  # roles of a storage (:mod:`.helia`)
@@ -55,7 +54,7 @@ class Platform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_alignment: int = 16  # minimum alignment of every storage in bytes
 
 
-register_types(Memory, Rule, Platform)
+strict.register_types(Memory, Rule, Platform)
 
 
 def read_platform(options: Mapping[str, Any]) -> Platform:

@@ -26,9 +26,8 @@ from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.open_file import Opened, constants_of, read_any, read_graph, read_within
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.graph.assumed_sizes import assumed_text
-from tmmu_core.graph.constants import Constants
+from tmmu_core.graph.constants import Constants, sidecar_parts
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.graph.native import sidecar as native_sidecar
 from tmmu_core.graph.quantities import read_pairs
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.canonical import ir_hash
@@ -253,7 +252,7 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     if not constants:
         raise UsageError(f"{model} has no bytes of constants.", "Omit --sidecar.")
     try:
-        written_bytes = replace_file(path, native_sidecar.parts(graph, constants))
+        written_bytes = replace_file(path, sidecar_parts(graph, constants))
     except OSError as error:
         raise write_error(path, error) from error
     print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written_bytes)})")

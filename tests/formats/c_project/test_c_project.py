@@ -19,10 +19,10 @@ from tmmu_core.base.errors import InvalidIrShapes, UnwritableOutput
 from tmmu_core.formats.c_project.c_export import MANIFEST, Blobs, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.open_file import constants_of
-from tmmu_core.graph.constants import Constants
+from tmmu_core.graph.constants import Constants, sidecar_parts
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import native_file, sidecar
+from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -296,7 +296,7 @@ def mobilenet(folder: Path) -> RenderMemoryPlan:
     sizes = {t.id: tensor_bytes([int(d) for d in t.shape], t.dtype) for t in graph.tensors if t.persistent}
     made = Constants.of({name: bytes([k & 255]) * size for k, (name, size) in enumerate(sizes.items())})
     graph = msgspec.structs.replace(graph, sidecar="w.safetensors")
-    (folder / "w.safetensors").write_bytes(b"".join(sidecar.parts(graph, made)))
+    (folder / "w.safetensors").write_bytes(b"".join(sidecar_parts(graph, made)))
     path = folder / "mobilenet.tmmu.json"
     path.write_bytes(native_file.encode_json(graph))
     memories = [{**TWO_MEMORIES["memories"][0]}, {"name": "SRAM"}, {"name": "FLASH", "writable": False}]

@@ -16,9 +16,8 @@ from tests.tools.fuzz import mutation
 from tests.tools.fuzz.uses import use_plan
 from tmmu_core.formats.csv import csv_table as tables
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.graph.constants import Constants
+from tmmu_core.graph.constants import Constants, sidecar_constants, sidecar_parts
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import sidecar as sidecars
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request_options import read_json_object
@@ -88,7 +87,7 @@ def _weights() -> Graph:
 
 def sidecar(random: Random) -> bytes:
     """Return a sidecar with damaged bytes or with changed values of its header."""
-    data = b"".join(sidecars.parts(_weights(), Constants.of({"w": bytes(16)})))
+    data = b"".join(sidecar_parts(_weights(), Constants.of({"w": bytes(16)})))
     if random.randrange(3) == 0:
         return mutation.damaged(data, random)
     length = int.from_bytes(data[:8], "little")
@@ -101,7 +100,7 @@ def use_sidecar(data: bytes) -> None:
     """Read all constants of a sidecar."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "given.safetensors").write_bytes(data)
-        held = sidecars.constants(_weights(), Path(folder) / "given.tmmu.json")
+        held = sidecar_constants(_weights(), Path(folder) / "given.tmmu.json")
         if "w" in held:
             b"".join(held.chunks("w"))
 

@@ -31,7 +31,7 @@ import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, arena_names, instance_of, peak_of, stem_of
 from tmmu_core.formats.signatures import MEMORY_EVENTS
 from tmmu_core.planners.problem import PlainInstance

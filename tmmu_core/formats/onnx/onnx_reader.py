@@ -45,8 +45,8 @@ from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
+from tmmu_core.graph.modules.module_paths import scopes_path, source_of
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.graph.origin import scopes_path, source_of
 
 LOG = logging.getLogger("tmmu")
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import UnreadableInput, source_of_errors
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, head_document, schema_refusal
 from tmmu_core.graph.native import document, unpacking

@@ -16,7 +16,6 @@ import numpy as np
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
-from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, head_document
 from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS
@@ -77,7 +76,7 @@ class _Note(msgspec.Struct):
 
 _REQUIRED = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))
 """A note that has the first key must have the others."""
-register_types(_Metrics, _Note)
+strict.register_types(_Metrics, _Note)
 
 
 def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:

@@ -21,7 +21,7 @@ import msgspec
 
 from tmmu_core.base.cbor import H, NotCanonical
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 from tmmu_core.graph.native import document
 from tmmu_core.plans import model
 from tmmu_core.plans.figures.metrics import written_metrics

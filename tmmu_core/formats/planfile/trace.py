@@ -23,7 +23,6 @@ import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile import plan_document
 from tmmu_core.formats.planfile.plan_builder import build, with_hash_checked
 from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
@@ -184,7 +183,7 @@ class _Summary(msgspec.Struct, tag_field="record", tag="summary"):
 
 
 _Record = _Header | _Tensor | _Handoff | _Replan | _Summary
-register_types(_Record)
+strict.register_types(_Record)
 
 
 def refusal(data: bytes) -> str:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
-from tmmu_core.graph.origin import PARSED_CHARACTERS, line_of
+from tmmu_core.graph.modules.module_paths import PARSED_CHARACTERS, line_of
 
 HEADING = "HloModule "
 PROGRAM_ENDING = ".txt"

@@ -83,9 +83,18 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: V
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
     level_of_node = closed[tree.of_node]  # the outermost closed level
     code = np.where(level_of_node, 2 * level_of_node + 1, 2 * np.arange(len(level_of_node), dtype=np.int64))
-    source, target, tensor = _reads(index, code, request.tensor)
+    reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
+    tensor, root = index.in_idx, index.written_base[index.in_idx]
+    writer, is_input = index.producer[root], index.is_input[root]
+    writer_code = np.where(writer >= 0, code[writer], np.where(is_input, -1, -2 - tensor))
+    rows = np.stack([writer_code, code[reader], tensor])
+    rows = rows[:, (writer >= 0) | is_input | (tensor == request.tensor)]
+    source, target, tensor = np.unique(rows, axis=1)
     crosses = source != target
-    middle = _middle(index, code, request)
+    node = request.node if request.tensor < 0 else writer_of(index, request.tensor)
+    middle = int(code[node]) if node >= 0 else None
+    if node < 0 <= request.tensor:
+        middle = -1 if index.is_input[index.written_base[request.tensor]] else -2 - request.tensor
     visible = {*code.tolist(), *source.tolist(), *target.tolist()}
     neighbours: defaultdict[int, set[int]] = defaultdict(set)
     if middle is not None:
@@ -114,28 +123,6 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: V
     edges = _edges(number, np.stack([source, target, tensor])[:, crosses].T.tolist())
     of_node = np.array([number.get(node_code, -1) for node_code in code.tolist()], np.int64)
     return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, -1 if middle is None else number[middle])
-
-
-def _middle(index: GraphIndex, code: I64, request: ViewRequest) -> int | None:
-    """Return the code of the vertex in the middle of the neighbourhood; ``None`` if there is none."""
-    node = request.node if request.tensor < 0 else writer_of(index, request.tensor)
-    if node >= 0:
-        return int(code[node])
-    if request.tensor < 0:
-        return None
-    return -1 if index.is_input[index.written_base[request.tensor]] else -2 - request.tensor
-
-
-def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:
-    """Return the reads of written tensors, inputs and ``requested``: columns (writer's code, reader's code, tensor)."""
-    readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    tensor, root = index.in_idx, index.written_base[index.in_idx]
-    writer, is_input = index.producer[root], index.is_input[root]
-    unwritten = np.where(is_input, -1, -2 - tensor)
-    rows = np.stack([np.where(writer >= 0, code[writer], unwritten), code[readers], tensor])
-    rows = rows[:, (writer >= 0) | is_input | (tensor == requested)]
-    source, target, tensor = np.unique(rows, axis=1)
-    return source, target, tensor
 
 
 def _place(tree: Tree, code: int, in_neighbourhood: bool) -> tuple[Kind, int, int]:

@@ -1,4 +1,4 @@
-"""Module of each node: from the file, or derived from names in the file.
+"""Module and source line of each node: from the file, or derived from names in the file.
 
 Three sources, the best one first::
 
@@ -17,18 +17,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
-from tmmu_core.graph.origin import path_of
+from tmmu_core.graph.model import Origin
 
 Path = tuple[str, ...]
 KnownBy = Literal["origins", "names", "parameters", ""]
 
 MAX_DEPTH = 64  # maximum length of a path. Longer paths are cut, because each prefix of a path is a module.
 MAX_LAYERS = 24  # maximum number of layers if no block repeats
+PARSED_CHARACTERS = 4096  # maximum number of parsed characters of a path or trace in an untrusted file
 
 _PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
 """Name of a parameter with its layer as a prefix: ``conv1`` in ``conv1_bn_scale``."""
@@ -170,8 +171,11 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
             if all(t in owner for t in inputs):  # a transposed weight belongs to the module of the weight
                 owner.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
             continue
-        writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]
-        by_node[node] = _common_of_producers([by_node[w] for w in writers], families)
+        paths = [by_node[writer] for writer in index.producer[inputs].tolist() if writer >= 0 and by_node[writer]]
+        blocks = [block for path in paths if (block := block_of(path, families))]
+        by_node[node] = _common(paths)
+        if blocks and not block_of(by_node[node], families):  # it reads several blocks
+            by_node[node] = max(blocks, key=_block_number)
     # Backwards: a node without parameters takes the common module with its readers, if the block stays the same.
     for node in reversed(order):
         if is_final[node]:
@@ -183,14 +187,6 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
     return by_node
 
 
-def _common_of_producers(paths: Sequence[Path], families: Families) -> Path:
-    """Return the common module of several producers; for different blocks, the block with the highest number."""
-    paths = [path for path in paths if path]
-    shared = _common(paths)
-    blocks = [block for path in paths if (block := block_of(path, families))]
-    return max(blocks, key=_block_number) if blocks and not block_of(shared, families) else shared
-
-
 def _block_number(path: Path) -> tuple[int, str, int]:
     """Return a sort key: the number of a block as text, because ``int`` refuses texts of very many digits."""
     digits = "".join(_NUMBERED.findall(path[-1])).lstrip("0")
@@ -200,3 +196,39 @@ def _block_number(path: Path) -> tuple[int, str, int]:
 def _common(paths: Sequence[Path]) -> Path:
     parts = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
     return tuple([names[0] for names in parts])
+
+
+def path_of(text: str) -> tuple[str, ...]:
+    """Return the parts of a module name with dots or slashes: ``("h", "0", "mlp")`` for ``h.0.mlp``."""
+    return tuple([part for part in re.split(r"[./]", text[:PARSED_CHARACTERS]) if part])
+
+
+def source_of(trace: str) -> str:
+    """Return the source line of the innermost frame of a Python trace (:func:`line_of`); ``""`` without frames."""
+    frames = re.findall(r'File "([^"\n]+)", line (\d+)', trace[-PARSED_CHARACTERS:])
+    return line_of(*frames[-1]) if frames else ""
+
+
+def line_of(file: str, line: object) -> str:
+    """Return the last folder, the file name and the line: ``gpt2/model.py:12``."""
+    return "/".join(re.split(r"[/\\]", file)[-2:]) + f":{line}"
+
+
+def stack_path(text: str) -> tuple[str, ...]:
+    """Return the path of the innermost module of a PyTorch ``nn_module_stack``: ``key,path,class;key,path,class;…``."""
+    last = text[-PARSED_CHARACTERS:].rpartition(";")[2].split(",")
+    return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
+
+
+def saved_origin(metadata: Any) -> Origin:
+    """Return an operator's origin, from its ``metadata`` in a saved PyTorch program; unknown fields are empty."""
+    fields = metadata if isinstance(metadata, dict) else {}
+    texts = (fields.get(key) for key in ("nn_module_stack", "stack_trace"))
+    stack, trace = (text if isinstance(text, str) else "" for text in texts)
+    return Origin(stack_path(stack), source_of(trace))
+
+
+def scopes_path(text: str) -> tuple[str, ...]:
+    """Return the module in ``pkg.torch.onnx.name_scopes``, the second last name: ``h.0`` of ``['h.0', 'linear']``."""
+    scopes = re.findall(r"['\"]([^'\"]*)['\"]", text[:PARSED_CHARACTERS])
+    return path_of(scopes[-2]) if len(scopes) > 1 else ()

@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
-from tmmu_core.graph.modules.module_paths import Families, Modules, Path, block_of, families_of, starred
+from tmmu_core.graph.modules.module_paths import Modules, Path, block_of, families_of, starred
 
 REPEATED = "×"  # prefix of the level of a family, ``×block*``; names of modules do not begin with it
 RANGE = "…"  # prefix of the level of a range of nodes, ``…nodes 33–64``
@@ -82,21 +82,39 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     families = families_of(modules.paths)
     phases = [node.phase for node in index.graph.nodes]
     several_phases = len(set(phases)) > 1
-    family_parents = _parents_of_one_family(modules.paths, families)
-    module_levels = [_with_family_level(path, families, family_parents) for path in modules.paths]
+    names_below: dict[Path, set[str]] = {}
+    for path in modules.paths:
+        for depth, part in enumerate(path):
+            names_below.setdefault(path[:depth], set()).add(starred(part))
+    one_family = {
+        path for path, names in names_below.items() if path and len(names) == 1 and (path, *names) in families
+    }
+    module_levels = []
+    for path in modules.paths:
+        block = block_of(path, families)
+        if block and block[:-1] not in one_family:  # insert a level for the family of the outermost block
+            depth = len(block) - 1
+            path = (*path[:depth], REPEATED + starred(path[depth]), *path[depth:])
+        module_levels.append(path)
     prefixes = [(phase,) if several_phases else () for phase in phases]
     node_levels = [prefix + module_levels[k] for prefix, k in zip(prefixes, modules.of_node.tolist(), strict=True)]
-    levels = _useful_levels(node_levels)
-    sequence = [node for node in order if node >= 0]
-    of_node = _split_into_ranges([_innermost(path, levels) for path in node_levels], sequence)
+    members = _count_members(node_levels)
+    innermost: dict[Path, Path] = {(): ()}  # path → its longest prefix that is a level
+    for path in sorted(filter(None, members), key=len):
+        above = innermost[path[:-1]]
+        innermost[path] = path if 1 < members[path] < members[above] else above
+    of_node = _split_into_ranges([innermost[path] for path in node_levels], [node for node in order if node >= 0])
     members = _count_members(of_node)
-    paths = tuple(sorted([path for path in members if path in levels or _is_range(path)], key=len))
+    paths = tuple(sorted([path for path in members if innermost.get(path) == path or _is_range(path)], key=len))
     number = {path: k for k, path in enumerate(paths)}
-    levels = {*paths}
-    parents = [number[_innermost(path[:-1], levels)] for path in paths]
-    columns = (parents, [members[path] for path in paths], [number[path] for path in of_node])
-    parent, counts, innermost = (np.array(column, np.int64) for column in columns)
-    return Tree(paths, parent, counts, _count_blocks(paths, parent, families, several_phases), innermost)
+    parents = [next((number[path[:d]] for d in range(len(path) - 1, 0, -1) if path[:d] in number), 0) for path in paths]
+    blocks = [0] * len(paths)
+    for level, path in enumerate(paths):
+        plain = tuple([part for part in path[1 if several_phases else 0 :] if not part.startswith(REPEATED)])
+        if plain and path[-1] == plain[-1] and (plain[:-1], starred(plain[-1])) in families:
+            blocks[parents[level]] += 1
+    columns = (parents, [members[path] for path in paths], blocks, [number[path] for path in of_node])
+    return Tree(paths, *(np.array(column, np.int64) for column in columns))
 
 
 def _is_range(path: Path) -> bool:
@@ -122,50 +140,9 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
     return found
 
 
-def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Path]:
-    below: dict[Path, set[str]] = {}
-    for path in paths:
-        for depth, part in enumerate(path):
-            below.setdefault(path[:depth], set()).add(starred(part))
-    return {path for path, names in below.items() if path and len(names) == 1 and (path, next(iter(names))) in families}
-
-
-def _with_family_level(path: Path, families: Families, family_parents: set[Path]) -> Path:
-    """Insert a level for the family of the outermost block, unless the block's parent is in ``family_parents``."""
-    block = block_of(path, families)
-    if not block or block[:-1] in family_parents:
-        return path
-    depth = len(block) - 1
-    return (*path[:depth], REPEATED + starred(path[depth]), *path[depth:])
-
-
-def _useful_levels(node_levels: Iterable[Path]) -> set[Path]:
-    """Return the levels with more than one node and fewer nodes than the level above."""
-    members = _count_members(node_levels)
-    innermost: dict[Path, Path] = {(): ()}
-    for path in sorted(filter(None, members), key=len):
-        above = innermost[path[:-1]]
-        innermost[path] = path if 1 < members[path] < members[above] else above
-    return set(innermost.values())
-
-
 def _count_members(of_node: Iterable[Path]) -> Counter[Path]:
     members: Counter[Path] = Counter({(): 0})
     for path, count in Counter(of_node).items():
         for depth in range(len(path) + 1):
             members[path[:depth]] += count
     return members
-
-
-def _innermost(path: Path, levels: set[Path]) -> Path:
-    """Return the longest prefix of ``path`` in ``levels``."""
-    return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in levels), ())
-
-
-def _count_blocks(paths: Sequence[Path], parent: I64, families: Families, several_phases: bool) -> I64:
-    found = np.zeros(len(paths), np.int64)
-    for level, path in enumerate(paths):
-        plain = tuple([part for part in path[1 if several_phases else 0 :] if not part.startswith(REPEATED)])
-        if plain and path[-1] == plain[-1] and (plain[:-1], starred(plain[-1])) in families:
-            found[parent[level]] += 1
-    return found

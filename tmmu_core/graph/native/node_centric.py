@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Inplace, Node, Phase, Role, Shard, Tensor, View
 from tmmu_core.graph.native import document, native_file

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.struct_types import register_types
 
 LONGEST_FORMULA = 2_000
 LARGEST = 2**63 - 1
@@ -153,7 +152,7 @@ class Weights(msgspec.Struct, frozen=True):
     config: dict[str, Weight] = {}
 
 
-register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module, Document, Weights)
+strict.register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module, Document, Weights)
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:

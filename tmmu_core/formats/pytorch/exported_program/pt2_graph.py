@@ -24,8 +24,8 @@ from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
+from tmmu_core.graph.modules.module_paths import saved_origin
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.graph.origin import saved_origin
 
 DTYPES: dict[int, str] = {
     **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),

@@ -18,7 +18,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 
 from tmmu_core.graph.model import Origin
-from tmmu_core.graph.origin import line_of, path_of
+from tmmu_core.graph.modules.module_paths import line_of, path_of
 
 WRAPPER = "module."  # prefix that the importer's wrapper adds to parameter names
 KEY = "tmmu_origin"  # key of the :class:`Origin` in a traced node's ``meta``

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import limited_growth
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges

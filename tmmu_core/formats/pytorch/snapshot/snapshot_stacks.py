@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.base.struct_types import register_types
+from tmmu_core.base.strict import register_types
 
 CODE_COUNT = 10
 NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(CODE_COUNT)
