@@ -1,20 +1,17 @@
 // One chart of a plan: its state, which the page and the user change, its visible window, and its drawing.
 
-import { drawGrid, drawPhases, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
+import { drawGrid, drawPhases, drawStrip, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
 import { colouringOf } from "../base/colours.js";
 import { build, fillMenu, legendOf, statusOf } from "./element.js";
 import { ChartInput } from "./chart_input.js";
 import { charts, Drawing } from "./drawing.js";
 import { drawOverlay } from "../drawing/overlay.js";
-import { Overview } from "../drawing/overview.js";
 import {
-  drawBandLabel, drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses,
+  drawBandLabel, drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses, Overview,
 } from "../drawing/picture.js";
-import { drawClipped } from "../drawing/pen.js";
-import { contains, Plane } from "../base/plane.js";
+import { contains, drawClipped, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { sceneOf, sumOf, VIEWS, searchHits, rowAt } from "../plan/scene.js";
-import { drawStrip } from "../drawing/live_strip.js";
 import { linesOf, pairText } from "../plan/tooltip_text.js";
 import { counted, grouped, namerOf } from "../base/formats.js";
 

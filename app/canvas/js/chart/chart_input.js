@@ -1,7 +1,7 @@
 // Input for a chart: hover, click, drag, wheel and keys.
 
 import { contains } from "../base/plane.js";
-import { Input } from "./input.js";
+import { Input } from "./drawing.js";
 
 export class ChartInput extends Input {
   constructor(chart) {

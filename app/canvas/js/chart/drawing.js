@@ -1,7 +1,6 @@
-// The base class of the plan drawing and the graph drawing: element, size, theme, frames and tooltip.
+// The base classes of the plan drawing and the graph drawing (element, size, theme, frames, tooltip) and of their input.
 
 import { lookOf } from "../base/colours.js";
-import { STYLE } from "../base/style.js";
 import { el } from "./element.js";
 
 export const charts = new Set(); // every drawing of the page
@@ -103,3 +102,136 @@ document.addEventListener("keydown", (event) => {
   const hasAction = ({ root, input }) => root.isConnected && root.offsetParent && input.keys(event)[event.key];
   [...charts].find(hasAction)?.input.onKey(event);
 });
+
+const CLICK = 4; // pixels that a pointer may move during a click
+const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is about 100)
+
+/** The base class of the input of a drawing: hover, drag, click, wheel and keys on its stage.
+ *
+ * Methods of a subclass; press() and drop() are optional. A point is [x, y] on the stage; a factor above 1 zooms in.
+ *
+ * hover(point or null), press(point, event), drag(point, last point, first point), drop(), click(point, event)
+ * wheel(factor, point, event)
+ * keys(event): key → action */
+export class Input {
+  constructor(chart) {
+    Object.assign(this, { chart, last: null }); // last: the point of a pressed pointer; null while none is pressed
+    const on = (type, action) => chart.stage.addEventListener(type, action.bind(this), { passive: false });
+    on("pointerdown", this.onDown);
+    on("pointermove", this.onMove);
+    on("pointerup", this.onUp);
+    on("pointercancel", this.onUp);
+    on("pointerleave", () => this.hover(null));
+    on("wheel", this.onWheel);
+    on("keydown", this.onKey);
+  }
+
+  press() {}
+  drop() {}
+
+  onDown(event) {
+    const { chart } = this;
+    if (event.button || !event.isPrimary || !chart.width) return; // without a width, nothing is drawn yet
+    chart.stage.focus({ preventScroll: true });
+    chart.stage.setPointerCapture(event.pointerId);
+    this.began = this.last = chart.at(event);
+    this.isDrag = false;
+    this.press(this.began, event);
+  }
+
+  onMove(event) {
+    const { began, last } = this, now = this.chart.at(event);
+    if (!event.isPrimary) return;
+    if (!last) {
+      this.hover(now);
+      return;
+    }
+    this.isDrag ||= Math.hypot(now[0] - began[0], now[1] - began[1]) > CLICK;
+    if (!this.isDrag) return;
+    this.last = now;
+    this.drag(now, last, began);
+  }
+
+  onUp(event) {
+    if (!this.last || !event.isPrimary) return;
+    this.last = null;
+    if (this.isDrag) this.drop();
+    else if (event.type === "pointerup") this.click(this.chart.at(event), event);
+  }
+
+  onWheel(event) {
+    if (!this.chart.width) return;
+    event.preventDefault();
+    const delta = (event.deltaY || event.deltaX) * (event.deltaMode === 1 ? 16 : 1);
+    this.wheel(Math.exp(-WHEEL * Math.max(-300, Math.min(300, delta))), this.chart.at(event), event);
+  }
+
+  onKey(event) {
+    if (!this.chart.width || event.ctrlKey || event.metaKey || event.altKey) return;
+    const action = this.keys(event)[event.key];
+    if (!action) return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
+  }
+}
+
+// The style of the canvas. It is part of the script, because reports and notebooks have no other style sheet.
+const STYLE = `
+.tmmu-canvas {
+  color: var(--st-text-color, inherit); background-color: var(--st-background-color, transparent);
+  transition: color 1ms, background-color 1ms;
+  font: 13px/1.35 var(--st-font, system-ui, sans-serif);
+  :is(.chart-title, .foot, .bar, .overlay, .tip)[hidden] { display: none; }
+  .chart-title { font-weight: 600; font-size: 14px; margin: 0 0 6px; overflow-wrap: anywhere; }
+  .bar { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-bottom: 6px; }
+  .bar label { opacity: 0.9; white-space: nowrap; }
+  .grow { flex: 1; }
+  button, select, input[type=search] {
+    font: inherit; color: inherit; background: var(--st-secondary-background-color, rgba(128,128,128,0.12));
+    border: 1px solid rgba(128,128,128,0.35); border-radius: 5px; padding: 3px 9px; min-height: 28px; box-sizing: border-box;
+  }
+  select option { color: #111; background: #fff; }
+  button { cursor: pointer; white-space: nowrap; }
+  .tabs { display: inline-flex; }
+  .tabs button { border-radius: 0; margin-left: -1px; background: transparent; }
+  .tabs button:first-child { border-radius: 5px 0 0 5px; }
+  .tabs button:last-child { border-radius: 0 5px 5px 0; }
+  .tabs button[aria-pressed=true] { background: #0072B2; border-color: #0072B2; color: #fff; }
+  input[type=search] { flex: 1 1 90px; max-width: 150px; min-width: 64px; }
+  .count { opacity: 0.75; margin-left: auto; }
+  .count, .status, .tip { font-variant-numeric: tabular-nums; }
+  .stage { position: relative; touch-action: pan-y pinch-zoom; user-select: none; outline: none; border-radius: 4px; cursor: crosshair; }
+  .stage:focus-visible { box-shadow: 0 0 0 2px #0072B2; }
+  canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
+  .over { pointer-events: none; }
+  .tip {
+    position: absolute; z-index: 3; pointer-events: none; max-width: min(430px, 92%); display: grid;
+    grid-template-columns: auto 1fr; gap: 1px 10px; padding: 7px 10px; font-size: 12px; overflow-wrap: anywhere;
+    color: #f4f4f4; background: #16181d; border: 1px solid rgba(255,255,255,0.25); border-radius: 6px;
+  }
+  .tip b { grid-column: 1 / -1; }
+  .tip .head { opacity: 0.65; white-space: nowrap; }
+  .foot { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 2px 18px; font-size: 12px; margin-top: 4px; }
+  .legend { display: flex; flex-wrap: wrap; gap: 2px 12px; }
+  .legend > span { display: inline-flex; align-items: center; gap: 5px; }
+  .note { opacity: 0.7; }
+  .status { opacity: 0.8; }
+  i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; }
+  i.rule { height: 0; width: 20px; border-top-width: 2px; border-radius: 0; border-color: currentColor; }
+  i:is(.dashed, .dotted) { border: 1px dashed; box-sizing: border-box; }
+  i.dotted { border-style: dotted; }
+  i.hatch {
+    background: repeating-linear-gradient(135deg, rgba(128,128,128,0.15) 0 2px, rgba(128,128,128,0.7) 2px 3px);
+    border: 1px solid rgba(128,128,128,0.4); box-sizing: border-box;
+  }
+  .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  &.waiting .stage::after { content: "waiting for the plan…"; position: absolute; inset: 45% 0 0; text-align: center; opacity: 0.7; }
+}
+@media print {
+  .tmmu-canvas .bar { display: none; }
+  .tmmu-canvas .stage { break-inside: avoid; height: auto !important; }
+  /* the picture keeps its aspect ratio on every paper size */
+  .tmmu-canvas canvas.base { position: static; height: auto; display: block; }
+}
+`;

@@ -2,8 +2,7 @@
 // tried place), flags, selected step and range. With a separate canvas, a new selection does not redraw the picture.
 
 import { CONFLICT, LETTER } from "../base/colours.js";
-import { arrowHead, bordered, fillBox, stroke, strokeBox, drawClipped } from "./pen.js";
-import { Plane } from "../base/plane.js";
+import { arrowHead, bordered, drawClipped, fillBox, Plane, stroke, strokeBox } from "../base/plane.js";
 import { rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const LEAST_FRAME = 5; // minimum width and height of a frame in pixels

@@ -1,10 +1,9 @@
 // The graph drawing and its input. The server sends boxes and edges, and a worker computes their layout.
 
-import { Drawing, mount, unmount } from "../chart/drawing.js";
+import { Drawing, Input, mount, unmount } from "../chart/drawing.js";
 import { button, el } from "../chart/element.js";
 import { paintGraph, MARK_COLOURS } from "./graph_picture.js";
 import { WORKER } from "./worker.js";
-import { Input } from "../chart/input.js";
 
 const READABLE = 1; // minimum scale after a jump to a box, also at the start; labels are then 11 pixels high
 const MOST_LAYOUTS = 24; // maximum number of cached layouts

@@ -1,6 +1,6 @@
 // Draw the visible part of a graph: frames of open modules, then edges, then boxes.
 
-import { arrowHead, fillBox } from "../drawing/pen.js";
+import { arrowHead, fillBox } from "../base/plane.js";
 import { shortened } from "../base/formats.js";
 
 /** Colours of the live-bytes bar in a box (`held`) and of the peak flag (`peak`). */
