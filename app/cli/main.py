@@ -24,7 +24,7 @@ from tmmu_core.base.errors import TmmuError, UnwritableOutput
 MAIN_COMMANDS = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE_COMMANDS = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
 COMMANDS = (*MAIN_COMMANDS, *MORE_COMMANDS)
-MODULES = {"record": "history", "bisect": "history", "convert": "export"}
+MODULES = {"record": "history", "bisect": "history", "convert": "export", "report": "gate", "measure": "compare"}
 MODULES |= dict.fromkeys(("verify", "lint", "trace", "checkpoint", "restore", "apply", "schema"), "specification")
 """Command → module in ``app.cli.commands``, for commands whose module has another name."""
 

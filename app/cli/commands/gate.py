@@ -1,4 +1,4 @@
-"""``tmmu gate``: check a plan against limits in continuous integration."""
+"""``tmmu gate``: check a plan against limits in continuous integration. ``tmmu report``: write a report of a plan."""
 
 import os
 from collections.abc import Sequence
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from app.cli import resolve
+from app.cli import console, resolve
 from app.cli.commands.plan import print_line_changes
 from app.cli.commands.specification import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
-from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option, usage_errors
+from app.cli.options import AS_JSON, GRAPH, OUTPUT, REQUIRED, SOURCE, STORE, flag, option, usage_errors
 from app.cli.resolve import Resolved
-from app.report.summary import Check, different_models_warning, gate_markdown
+from app.report.summary import Check, different_models_warning, gate_markdown, markdown
 from app.texts import numbers, totals_text
+from tmmu_core.base import strict
 from tmmu_core.base.atomic_files import write_error
 from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
@@ -251,3 +252,49 @@ def check_row(check: plan_gate.Check) -> Check:
         amount = numbers.count if check.what == "reuse cost" else amount
         value, limit = amount(check.value), amount(int(check.limit))
     return Check(check.what, check.arena or "all arenas", value, limit, check.ok)
+
+
+REPORT_FORMATS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
+
+
+def report_command(
+    request: PlanRequest,
+    plan: str = SOURCE,
+    output: str = option("Write to this .html, .pdf or .md file; - prints HTML.", "FILE", *OUTPUT, default=REQUIRED),
+    baseline: str | None = option("Plan, trace, graph or store:MODEL@COMMIT to compare against.", "FILE"),
+    title: str = option("Title of the report [graph, mode and planner].", "TEXT", default=""),
+    theme: str = option("Theme of the report.", "light|dark", default="light"),
+    store: str | None = STORE,
+    json: bool = AS_JSON,
+) -> int:
+    """Write a report of a plan (HTML, PDF or Markdown).
+
+    The extension of the output file selects the format. An HTML report (.html, or no extension) works offline. A PDF
+    report (.pdf) needs an installed Chrome, Chromium or Edge. A Markdown file (.md) is a short summary for a pull
+    request, without the comparison to --baseline.
+
+    Exit code: 0 valid plan, 1 invalid plan.
+    """
+    from app.report.html_report import build_report, pdf
+    from app.report.pictures import LOOKS
+    from tmmu_core.judge.verifier.verify import verify_plan
+
+    format_ = "html" if not Path(output).suffix else console.format_by_ending(output, REPORT_FORMATS, "html")
+    if theme not in LOOKS:
+        raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
+    resolved = resolve.resolve(plan, request)
+    resolved_baseline = None if baseline is None else resolve.resolve_side(baseline, request, store, resolved.plan)
+    resolve.show_warnings(resolve.warnings_of(resolved_baseline), on_stderr=True)
+    baseline_plan = None if resolved_baseline is None else resolved_baseline.complete_plan()
+    complete_plan = resolved.complete_plan()
+    verified = verify_plan(complete_plan, resolved.graph, dims=request.dims, cut_from=resolved.whole_graph_hash)
+    if format_ == "md":
+        write_output(output, markdown(complete_plan, verified, title, resolved.better), "the summary")
+    else:
+        settings: dict[str, Any] = {"title": title, "theme": theme, "verified": verified}
+        data = build_report(resolved.solution or complete_plan, baseline=baseline_plan, **settings)
+        write_output(output, pdf(data) if format_ == "pdf" else data, "the report")
+    if not verified.ok:
+        console.print_note(f"{plan} is an invalid plan: {verified}")
+        return FINDING
+    return SUCCESS

@@ -7,7 +7,7 @@ from typing import Any
 from app.canvas.pack import Origin, Packed, drawn_plan, pack_plan
 from app.canvas.script import PLAN
 from app.kit import arena_focus, controls
-from app.kit.tensor import marks, tensor_card
+from app.kit.tensor import tensor_card
 from app.session import state
 from app.session.plan_rows import operators, origins, phases
 from app.session.planning import Shown
@@ -89,7 +89,7 @@ def canvas(
         "arena": arena,
         "selected": chosen.selected if chosen.selected in plan.row_of else None,
         "search": chosen.search,
-        "marked": more.pop("marked", None) or marks.witness_rows(plan, arena),
+        "marked": more.pop("marked", None) or tensor_card.witness_rows(plan, arena),
         "step": drawn_step(step) if step is not None and step < plan.steps else None,
         "span": chosen.span and drawn_range(chosen.span),
         "flags": [(drawn_step(t), text) for t, text in flags],

@@ -9,7 +9,7 @@ import streamlit as st
 from pandas.api.types import is_numeric_dtype
 
 from app.canvas.pack import matches
-from app.kit.tensor import marks
+from app.kit.tensor.tensor_card import layer_of
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins
 from app.session.planning import Shown
@@ -154,7 +154,7 @@ def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> t
 def table(shown: Shown, arena: str | None) -> None:
     """Draw the table of the tensors of an arena (``None``: all arenas), filtered by search and marked layer."""
     plan, chosen = shown.plan, state.choice()
-    search, layer = chosen.search, marks.layer_of(chosen.marked)
+    search, layer = chosen.search, layer_of(chosen.marked)
     frame, match_count = _frame(shown, search, arena, layer)
     notes = [f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"]
     notes += [f"of layer {layer}"] if layer else []

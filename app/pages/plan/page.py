@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.kit import arena_focus, controls, review_panel
 from app.kit.frame import page_frame
-from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict
+from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.plan import measured, reuse_view, step_views
 from app.session import plan_rows, planning, state
 from app.session.planning import Shown
@@ -43,8 +43,8 @@ def page() -> None:
     review_panel.draw(shown)
     with st.expander("Arenas"):
         st.html(markup.arena_table(shown.plan.arenas, slots=shown.plan.has_slots))
-        st.html(markup.chips(verdict.facts(shown)))
-    verdict.findings(shown)
+        st.html(markup.chips(page_frame.facts(shown)))
+    page_frame.findings(shown)
     measured.draw(shown)
 
 
@@ -72,11 +72,11 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
             step = min(arena_focus.step_of(shown), last)
             st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bind("step", step))
         if view == "map":
-            marks.pick_layer(shown)
+            tensor_card.pick_layer(shown)
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        marked = tensor_card.replay_controls(shown) or marks.marked_rows(shown)
-        flags = [*review_panel.flags(shown), *marks.flags(shown)]
+        marked = tensor_card.replay_controls(shown) or tensor_card.marked_rows(shown)
+        flags = [*review_panel.flags(shown), *tensor_card.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in STEP_VIEWS:
             options = {"height": 300, "step": arena_focus.step_of(shown)}
@@ -105,11 +105,11 @@ def _tables(shown: Shown) -> None:
             tensor_table.table(shown, arena)
     if shown.solution is None:
         return
-    is_marked = state.choice().marked == marks.LONG_IDLE
+    is_marked = state.choice().marked == tensor_card.LONG_IDLE
     idle = st.expander("Buffers with idle steps", key="idle", on_change="rerun", expanded=is_marked)
     if idle.open:
         with idle:
-            marks.long_idle_button(shown)
+            tensor_card.long_idle_button(shown)
             tensor_table.storages(shown, arena)
 
 

@@ -2,7 +2,7 @@
 
 The figure of onnxruntime is the resident memory that the first two runs add. It excludes the inputs, which the caller
 owns, and pages of the arena that no run writes. Linux counts resident pages (4 KiB) in batches, so this figure is not
-exact to the byte. Figures of other runtimes are exact. ``app/cli/commands/measure.py`` describes each figure.
+exact to the byte. Figures of other runtimes are exact. ``app/cli/commands/compare.py`` describes each figure.
 """
 
 import json
