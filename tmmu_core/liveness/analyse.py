@@ -1,12 +1,4 @@
-"""``AnalyzeLiveness_v1``: compute live ranges of tensors and storages from a timeline (contract §1, §3).
-
-::
-
-    ranges      birth, last read and death of each tensor
-    groups      tensors that share a storage, and their offsets in it
-    handoffs    granted and refused in-place reuses
-    storages    live ranges, sizes, alignments and arenas, in normative order
-"""
+"""``AnalyzeLiveness_v1``: compute live ranges of tensors and storages from a timeline (contract §1, §3)."""
 
 from collections.abc import Mapping
 
@@ -16,8 +8,7 @@ from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrSh
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import ARENA_OF_ROLE, DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, Graph
 from tmmu_core.liveness.live_model import I64, U64, Liveness, Storages, Timeline
-from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges
-from tmmu_core.liveness.storages import Groups, decide_handoffs, storage_groups
+from tmmu_core.liveness.live_ranges import Groups, Ranges, decide_handoffs, overflow, storage_groups, tensor_ranges
 
 
 def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:
@@ -59,9 +50,7 @@ def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> 
     """Return the declared arena, else that of the role. With one memory, return only ``memory`` or ``offload``."""
     if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
-    if role == "optimizer_state" and role in arenas:
-        return declared or role
-    return declared or ARENA_OF_ROLE[role]
+    return declared or (role if role == "optimizer_state" and role in arenas else ARENA_OF_ROLE[role])
 
 
 def _arenas(timeline: Timeline, ranges: Ranges, head: I64, arenas: Mapping[str, Arena]) -> tuple[tuple[str, ...], I64]:
@@ -147,7 +136,6 @@ def _storages(
     birth[persistent] = 0
     storage_death[persistent] = max(timeline.steps, 1)
 
-    _reject_misaligned(timeline, groups, planned)
     size = np.zeros(len(head), np.uint64)
     np.maximum.at(size, row, _ends(timeline, groups, planned))
     alignment = np.ones(len(head), np.uint64)
@@ -164,31 +152,28 @@ def _storages(
 
 
 def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
-    """Return the end of each planned tensor in its storage, in bytes. Raises ``AllocationOverflow``."""
-    nbytes, ids = bytes_of_tensors(timeline), timeline.index.tensor_ids
-    ends: U64 = groups.offset[planned] + nbytes[planned]
-    if overflowed := planned[ends < groups.offset[planned]].tolist():
-        i = min(overflowed, key=ids.__getitem__)
-        raise overflow_error(ids[i], int(groups.offset[i]) + int(nbytes[i]), f"$.tensors[{i}]")
-    return ends
+    """Return the end of each planned tensor in its storage, in bytes.
 
-
-def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Raise for an offset that is not a multiple of the tensor's declared alignment or of its item size.
-
-    Declared alignments are checked first. A view of a view can be aligned in its base but not in the storage.
+    Raises ``AlignmentViolation`` for an offset that is not a multiple of the tensor's declared alignment (checked
+    first) or of its item size: a view of a view can be aligned in its base but not in the storage. Raises
+    ``AllocationOverflow``.
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
     for field, what in (("alignment", "required alignment"), ("view.byte_offset", "item size of its dtype")):
         unit = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted}
-        misaligned = [i for i in shifted if int(groups.offset[i]) % unit[i]]
-        if misaligned:
+        if misaligned := [i for i in shifted if int(groups.offset[i]) % unit[i]]:
             i = min(misaligned, key=ids.__getitem__)
             place = f"tensor {ids[i]!r} is at byte {groups.offset[i]} of its storage"
             message = f"{place}, not at a multiple of its {what}, {unit[i]} B."
             hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {unit[i]}."
             raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")
+    nbytes = bytes_of_tensors(timeline)
+    ends: U64 = groups.offset[planned] + nbytes[planned]
+    if overflowed := planned[ends < groups.offset[planned]].tolist():
+        i = min(overflowed, key=ids.__getitem__)
+        raise overflow(ids[i], int(groups.offset[i]) + int(nbytes[i]), f"$.tensors[{i}]")
+    return ends
 
 
 def storage_writers(liveness: Liveness) -> dict[int, list[int]]:

@@ -1,12 +1,9 @@
 """Synthesise the backward pass of a graph, and recompute dropped tensors for it (contract §2).
 
-One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@grad`` per differentiable tensor ``t``::
-
-      forward   x ──► n ──► y            backward   y@grad ──► n@grad ──► x@grad
-                                                    (and saved tensors of x, y)
-
-The first backward step that contributes to a gradient writes it; later ones accumulate into it. The graph has no loss,
-so ``n@grad`` also writes the gradient of an output of ``n`` that no earlier step wrote.
+One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@grad`` per differentiable tensor ``t``. If
+``n`` reads x and writes y, ``n@grad`` reads ``y@grad`` and saved tensors of x and y, and writes ``x@grad``. The first
+backward step that contributes to a gradient writes it; later ones accumulate into it. The graph has no loss, so
+``n@grad`` also writes the gradient of an output of ``n`` that no earlier step wrote.
 
 Rematerialisation (activation checkpointing): node ``n0`` writes a tensor ``h`` with the flag ``remat``. A copy
 of this node, ``n0@remat``, runs before the first backward step that reads ``h``. The copy writes ``h@remat``, which the
@@ -19,10 +16,11 @@ from typing import Any
 import msgspec
 
 from tmmu_core.graph.dtypes import is_floating
-from tmmu_core.graph.model import Graph, Inplace, Node, Tensor
+from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.graph.operators import GRADIENT, operator_of
 
 NOT_DIFFERENTIABLE = frozenset({"constant", "buffer", "optimizer_state"})
+GRAD, REMAT = "@grad", "@remat"  # suffixes of synthesised tensors and nodes
 
 
 def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[Graph, list[str]]:
@@ -44,24 +42,23 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         incoming = _distinct(node.outputs[o] for o in sorted(o for _, o in edges))
         targets = _distinct(node.inputs[i] for i, _ in sorted(edges))
         # A step writes the gradients that no earlier step wrote, and reads the others.
-        reads = [_grad(name) for name in (*incoming, *targets) if name in gradients]
+        reads = [name + GRAD for name in (*incoming, *targets) if name in gradients]
         written = [name for name in (*incoming, *targets) if name not in gradients]
         for name in written:
             tensor = tensors[name]  # the gradient of a view owns its bytes
-            gradients[name] = Tensor(_grad(name), tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
-        instr, outputs = node.instr and node.instr + GRADIENT, tuple(map(_grad, written))
+            gradients[name] = Tensor(name + GRAD, tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
+        instr, outputs = node.instr and node.instr + GRADIENT, tuple([name + GRAD for name in written])
         inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))  # only steps with edges read operands
-        inplace = _backward_inplace(node, reads, written)
-        backward.append(Node(_grad(node.node_id), instr, inputs, outputs, phase="backward", inplace=inplace))
-    parameters = [tensor.id for tensor in graph.tensors if tensor.role == "parameter" and tensor.id in gradients]
+        inplace = node.inplace
+        if inplace is not None and not isinstance(inplace, str):  # the permissions of the forward node, reversed
+            tensor_pairs = ((node.outputs[o] + GRAD, node.inputs[i]) for i, o in inplace)
+            pairs = ((reads.index(x), written.index(y)) for x, y in tensor_pairs if x in reads and y in written)
+            inplace = tuple(dict.fromkeys(pairs)) or "none"
+        backward.append(Node(node.node_id + GRAD, instr, inputs, outputs, phase="backward", inplace=inplace))
+    results = (*graph.outputs, *(t.id + GRAD for t in graph.tensors if t.role == "parameter" and t.id in gradients))
     all_tensors, all_nodes = (*graph.tensors, *gradients.values()), (*graph.nodes, *backward)
-    results = (*graph.outputs, *map(_grad, parameters))
     joint = msgspec.structs.replace(graph, tensors=all_tensors, nodes=all_nodes, outputs=results, execution_order=None)
     return joint, [*(node.node_id for node in forward), *(node.node_id for node in backward), *later]
-
-
-def _grad(name: str) -> str:
-    return f"{name}@grad"
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
@@ -102,15 +99,6 @@ def _saved(node: Node, marked: set[str]) -> list[str]:
     return _distinct(operands.get(operator_of(node.instr).gradient_needs, ()))
 
 
-def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) -> Inplace | None:
-    """Return the in-place permissions of the backward step: those of the forward node, reversed."""
-    if node.inplace is None or isinstance(node.inplace, str):
-        return node.inplace
-    tensor_pairs = ((_grad(node.outputs[o]), node.inputs[i]) for i, o in node.inplace)
-    pairs = ((reads.index(x), written.index(y)) for x, y in tensor_pairs if x in reads and y in written)
-    return tuple(dict.fromkeys(pairs)) or "none"
-
-
 def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     """Return the graph with recomputing nodes and rewired readers, and its order.
 
@@ -138,12 +126,11 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                     pending += [source, *waiting]
                     continue
                 copied = dropped.union(source.outputs)
-                copies |= {_remat(output): _copy(tensors[output], copied) for output in source.outputs}
-                inputs, outputs = _renamed(source.inputs, dropped), tuple(map(_remat, source.outputs))
-                recomputed[source.node_id] = msgspec.structs.replace(
-                    source, node_id=_remat(source.node_id), inputs=inputs, outputs=outputs, **changes
-                )
-                new_order.append(_remat(source.node_id))
+                copies |= {output: _copy(tensors[output], copied) for output in source.outputs}
+                inputs, outputs = _renamed(source.inputs, dropped), _renamed(source.outputs, copied)
+                ends = {"node_id": source.node_id + REMAT, "inputs": inputs, "outputs": outputs}
+                recomputed[source.node_id] = msgspec.structs.replace(source, **ends, **changes)
+                new_order.append(source.node_id + REMAT)
             nodes[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
         new_order.append(node_id)
     # The backward steps read the copy of a dropped tensor, so the tensor itself is not saved.
@@ -153,19 +140,14 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
     return msgspec.structs.replace(graph, tensors=all_tensors, nodes=all_nodes, execution_order=None), new_order
 
 
-def _remat(name: str) -> str:
-    return f"{name}@remat"
-
-
 def _renamed(names: Iterable[str], dropped: set[str]) -> tuple[str, ...]:
-    return tuple([_remat(name) if name in dropped else name for name in names])
+    return tuple([name + REMAT if name in dropped else name for name in names])
 
 
 def _copy(tensor: Tensor, copied: set[str]) -> Tensor:
     """Return the recomputed copy of a tensor. If its base is in ``copied``, it is a view of the base's copy."""
     view = tensor.view
     if view is not None and view.base_tensor_uid in copied:
-        view = msgspec.structs.replace(view, base_tensor_uid=_remat(view.base_tensor_uid))
-    return msgspec.structs.replace(
-        tensor, id=_remat(tensor.id), saved_for_backward=False, remat=False, alias_group_id=None, view=view
-    )
+        view = msgspec.structs.replace(view, base_tensor_uid=view.base_tensor_uid + REMAT)
+    marks: dict[str, Any] = {"saved_for_backward": False, "remat": False, "alias_group_id": None}
+    return msgspec.structs.replace(tensor, id=tensor.id + REMAT, view=view, **marks)

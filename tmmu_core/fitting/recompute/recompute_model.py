@@ -25,8 +25,7 @@ from tmmu_core.graph.model import Arena, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import analyse, storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
-from tmmu_core.liveness.storages import permitted_reuses
+from tmmu_core.liveness.live_ranges import permitted_reuses, saved_tensors, view_roots
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 
 I64 = NDArray[np.int64]
