@@ -16,7 +16,7 @@ from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import ONE_MEMORY, Graph
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.verifier.certificates import with_recomputed_bounds
+from tmmu_core.judge.verifier.check_figures import with_recomputed_bounds
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.planners import PLANNERS

@@ -10,7 +10,7 @@ import pytest
 from tests.judge.faults import changed, refigured, rehashed
 from tests.support.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import ROLES, Dim, Graph, Node, Tensor, View
-from tmmu_core.judge.verifier.check_slots import check_sparse_addresses
+from tmmu_core.judge.verifier.check_bytes import check_sparse_addresses
 from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.judge.verifier.verify import RULES, verify_plan
 from tmmu_core.plans.making.engine import plan_graph

@@ -38,21 +38,17 @@ def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | Non
     found = [replace(f, rule=_LINT_RULE.get(f.rule, "aligned_and_slotted")) for f in verified.findings]
     has_graph = verified.examined == "graph"
     if graph is not None and has_graph:
-        found += [*_undeclared(plan, graph), *_split_scopes(plan, graph)]
+        undeclared = {node.node_id for node in graph.nodes if node.inplace is None}
+        for step, x, y in plan.handoffs:
+            node_id = plan.node_at(step)
+            # A synthesised backward node has the permission of its forward node.
+            if node_id in undeclared or node_id.removesuffix("@grad") in undeclared:
+                arena = plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else ""
+                message = f'{node_id!r} reuses {x!r} for {y!r} by default; declare inplace as "any", "none" or pairs.'
+                found.append(warning("undeclared_inplace", message, tensor=x, other=y, arena=arena, step=step))
+        found += _split_scopes(plan, graph)
     checked = tuple(rule for rule in RULES if has_graph or rule not in ("undeclared_inplace", "split_scope"))
     return Verdict(limited(found), checked)
-
-
-def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Yield ``undeclared_inplace``: the default permission may be wrong for the operator."""
-    undeclared = {node.node_id for node in graph.nodes if node.inplace is None}
-    for step, x, y in plan.handoffs:
-        node_id = plan.node_at(step)
-        # A synthesised backward node has the permission of its forward node.
-        if node_id in undeclared or node_id.removesuffix("@grad") in undeclared:
-            arena = plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else ""
-            message = f'{node_id!r} reuses {x!r} for {y!r} by default; declare inplace as "any", "none" or pairs.'
-            yield warning("undeclared_inplace", message, tensor=x, other=y, arena=arena, step=step)
 
 
 def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:

@@ -149,7 +149,25 @@ def timeline_order(graph: Graph, mode: Mode, order: Sequence[str] | None) -> lis
         waits_for[node.node_id] = {source for source in sources if source is not None}
         if not waits_for[node.node_id] <= nodes_in_mode.keys():
             refuse("producer_outside_mode", node_id=node.node_id)
-    return _topological_order(waits_for) if order is None else _checked_order(graph, order, waits_for)
+    if order is None:
+        return _topological_order(waits_for)
+    known = {node.node_id for node in graph.nodes}
+    listed: dict[str, None] = {}
+    for node_id in order:
+        if node_id not in known:
+            refuse("order_unknown_node", node_id=node_id)
+        if node_id in listed:
+            refuse("order_duplicate_node", node_id=node_id)
+        if node_id in waits_for:
+            listed[node_id] = None
+    if len(listed) < len(waits_for):
+        refuse("order_missing_node", node_id=min(waits_for.keys() - listed.keys()))
+    done: set[str] = set()
+    for node_id in listed:
+        if not waits_for[node_id] <= done:
+            raise LivenessCycle(f"{node_id} runs before its input is written.", node_id=node_id)
+        done.add(node_id)
+    return list(listed)
 
 
 def _topological_order(waits_for: Mapping[str, set[str]]) -> list[str]:
@@ -170,24 +188,3 @@ def _topological_order(waits_for: Mapping[str, set[str]]) -> list[str]:
         order.append(node_id)
         sorter.done(node_id)
     return order
-
-
-def _checked_order(graph: Graph, order: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
-    """Return ``order`` without the nodes of other modes. Raises ``InvalidIrShapes`` and ``LivenessCycle``."""
-    known = {node.node_id for node in graph.nodes}
-    listed: dict[str, None] = {}
-    for node_id in order:
-        if node_id not in known:
-            refuse("order_unknown_node", node_id=node_id)
-        if node_id in listed:
-            refuse("order_duplicate_node", node_id=node_id)
-        if node_id in waits_for:
-            listed[node_id] = None
-    if len(listed) < len(waits_for):
-        refuse("order_missing_node", node_id=min(waits_for.keys() - listed.keys()))
-    done: set[str] = set()
-    for node_id in listed:
-        if not waits_for[node_id] <= done:
-            raise LivenessCycle(f"{node_id} runs before its input is written.", node_id=node_id)
-        done.add(node_id)
-    return list(listed)

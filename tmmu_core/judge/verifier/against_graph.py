@@ -39,8 +39,21 @@ def examine(
     """
     plan = facts.plan
     is_of_other_graph = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
+    size_of_dim: dict[str, int] = {}  # from the shapes of the plan, limited to the range of the dimension
+    for tensor in graph.tensors if dims is None else ():
+        row = plan.row_of.get(tensor.id)
+        if row is not None and len(plan.shapes[row]) == len(tensor.shape):
+            for dim, value in zip(tensor.shape, plan.shapes[row], strict=True):
+                if isinstance(dim, str) and dim in graph.dims:
+                    size_of_dim.setdefault(dim, min(max(value, graph.dims[dim].min), graph.dims[dim].max))
+    known = {node.node_id for node in graph.nodes}
+    # The execution order contains inserted nodes, which the reference inserts itself.
+    order = [node_id for node_id in plan.execution_order if node_id in known]
+    preset = plan.preset if plan.preset in PRESETS else "inference"
+    declared = () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas]
     try:
-        liveness = _liveness_of_plan(plan, graph, dims)
+        run = run_of(graph, plan.mode, preset, order, size_of_dim if dims is None else dims)  # type: ignore[arg-type]
+        liveness = reference_liveness(run, None if plan.own_arenas else declared)
     except ContractError as refusal:
         return [error("graph", OTHER_GRAPH if is_of_other_graph else f"{INVALID_GRAPH}: {refusal}")], None
     findings = [error("graph", OTHER_GRAPH)] if is_of_other_graph else []
@@ -48,30 +61,6 @@ def examine(
     for check in (*checks, check_reuse, check_retention):
         findings += check(plan, liveness)
     return findings, liveness
-
-
-def _liveness_of_plan(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> ReferenceLiveness:
-    known = {node.node_id for node in graph.nodes}
-    # The execution order contains inserted nodes, which the reference inserts itself.
-    order = [node_id for node_id in plan.execution_order if node_id in known]
-    preset = plan.preset if plan.preset in PRESETS else "inference"
-    run = run_of(graph, plan.mode, preset, order, _dims_of_plan(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
-    if plan.own_arenas:
-        return reference_liveness(run, None)
-    return reference_liveness(run, () if plan.arena_config_hash == hash_of({}) else [a.name for a in plan.arenas])
-
-
-def _dims_of_plan(plan: Plan, graph: Graph) -> dict[str, int]:
-    """Return named dimension → size, from the shapes of the plan, limited to the range of the dimension."""
-    size_of_dim: dict[str, int] = {}
-    for tensor in graph.tensors:
-        row = plan.row_of.get(tensor.id)
-        if row is not None and len(plan.shapes[row]) == len(tensor.shape):
-            for dim, value in zip(tensor.shape, plan.shapes[row], strict=True):
-                if isinstance(dim, str) and dim in graph.dims:
-                    low, high = graph.dims[dim].min, graph.dims[dim].max
-                    size_of_dim.setdefault(dim, min(max(value, low), high))
-    return size_of_dim
 
 
 def check_steps(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from itertools import chain, combinations, product
 from math import ceil, gcd, inf, lcm
 
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.reference.storages import Groups
+from tmmu_core.judge.reference.liveness import Groups
 from tmmu_core.plans.model import PART, Constraints, Plan
 
 

@@ -12,10 +12,9 @@ import numpy as np
 from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.verifier.certificates import certificate, with_recomputed_bounds
+from tmmu_core.judge.verifier import check_figures
 from tmmu_core.judge.verifier.check_bytes import overlaps
 from tmmu_core.judge.verifier.check_constraints import excluded_storages
-from tmmu_core.judge.verifier.check_figures import check_arena_figures, check_metrics
 from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
 from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks, verify_plan
 from tmmu_core.plans.model import INVALID, Plan
@@ -41,8 +40,10 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
     else:
         checked = ("extent", "capacity", "figures", "hash", "content_hash")
         not_checked = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
-        findings = (*check_arena_figures(plan), *check_metrics(plan), *check_remarks(plan))
-        arenas = tuple([certificate(arena, (0, (), -1)) for arena in plan.arenas])  # no bound can be recomputed
+        findings = (*check_figures.check_arena_figures(plan), *check_figures.check_metrics(plan), *check_remarks(plan))
+        arenas = tuple(
+            [check_figures.certificate(arena, (0, (), -1)) for arena in plan.arenas]
+        )  # no bound can be recomputed
         verdict = Verdict(findings, checked, not_checked, arenas, "totals")
     return FinishedPlan(with_certificates(plan, verdict), verdict)
 
@@ -50,7 +51,7 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
 def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
     """Return ``plan`` with the certificates of ``verdict``; the status of an invalid plan is ``invalid``."""
     if verdict.ok:
-        return with_recomputed_bounds(plan, verdict.arenas)
+        return check_figures.with_recomputed_bounds(plan, verdict.arenas)
     return replace(plan, arenas=tuple([replace(arena, status=INVALID) for arena in plan.arenas]))
 
 

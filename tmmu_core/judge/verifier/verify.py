@@ -15,19 +15,10 @@ from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.canonical_hashes import hash_of, hash_of_rows, layout_hash, plan_hash
 from tmmu_core.judge.finding import Finding, Verdict, error, limited, warning
-from tmmu_core.judge.verifier import against_graph
+from tmmu_core.judge.verifier import against_graph, check_bytes
 from tmmu_core.judge.verifier.against_graph import OWN_ARENAS
-from tmmu_core.judge.verifier.certificates import certificates
-from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_rows, check_storages
 from tmmu_core.judge.verifier.check_constraints import check_constraints, check_reuse_cost
-from tmmu_core.judge.verifier.check_figures import check_arenas, check_certificates, check_metrics
-from tmmu_core.judge.verifier.check_slots import (
-    check_numbering,
-    check_slot_counts,
-    check_slot_offsets,
-    check_slots,
-    check_sparse_addresses,
-)
+from tmmu_core.judge.verifier.check_figures import certificates, check_arenas, check_certificates, check_metrics
 from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import CHANGED, COLUMN_OF, NO_CONTENT_HASH, PLACES_DERIVED, Plan
 
@@ -75,6 +66,7 @@ DECLARED_ARENAS = "no arena configuration is given; the plan's own is used"
 UNKNOWN_ARENAS = "the arena configuration is not given, and the plan's arenas do not reproduce its hash"
 
 Arenas = Mapping[str, Mapping[str, Any]]
+_ARENA_DEFAULTS = msgspec.structs.asdict(Arena())
 
 
 def verify_plan(
@@ -98,7 +90,8 @@ def verify_plan(
         others = tuple((rule, "its columns are invalid") for rule in RULES if rule not in checked_rules)
         return Verdict(limited(broken), checked_rules, others)
     facts = PlanFacts(plan)
-    row_checks = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
+    rows = (check_bytes.check_rows, check_bytes.check_alignment, check_arenas, check_bytes.check_storages)
+    row_checks = (*rows, check_bytes.check_overlap, check_bytes.check_slots, check_handoffs)
     findings = [finding for check in row_checks for finding in check(facts)]
     findings += [*check_hashes(facts, arenas), *check_metrics(plan), *check_constraints(plan), *check_reuse_cost(plan)]
     findings += [*check_certificates(facts, graph)]
@@ -118,12 +111,12 @@ def verify_plan(
         elif plan.own_arenas:
             not_checked["arena"] = OWN_ARENAS
     if plan.places == "slots":
-        findings += check_slot_offsets(facts, liveness)
+        findings += check_bytes.check_slot_offsets(facts, liveness)
     elif plan.places == "bytes":
-        findings += check_numbering(facts)
+        findings += check_bytes.check_numbering(facts)
     else:
-        findings += check_sparse_addresses(facts)
-    findings += [*check_slot_counts(facts, liveness), *check_remarks(plan)]
+        findings += check_bytes.check_sparse_addresses(facts)
+    findings += [*check_bytes.check_slot_counts(facts, liveness), *check_remarks(plan)]
     certified = certificates(facts, liveness, configured=config is not None)
     claiming_arenas = [arena.name for arena in certified if arena.proven_bytes is not None]
     if claiming_arenas:
@@ -138,15 +131,29 @@ def verify_plan(
 
 
 def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:
-    """Return the arena configuration (``None``: not known), and rule → why it is not checked."""
+    """Return the arena configuration (``None``: not known), and rule → why it is not checked.
+
+    If it is not given, it is a configuration of the plan's arenas with the plan's ``arena_config_hash``: tries every
+    way to write a field, for all arenas, for no arena, or where its value is not the default.
+    """
     if plan.own_arenas:
         return None, {"configuration": OWN_ARENAS}
     if plan.arena_config_hash == hash_of({}):
         return {}, {}
     if arenas is not None:
         return arenas, {}
-    config = declared_configuration(plan)
-    return config, {"configuration": UNKNOWN_ARENAS if config is None else DECLARED_ARENAS}
+    for forms in product(("changed", "all", "none"), repeat=len(_ARENA_DEFAULTS)):
+        config = {
+            arena.name: {
+                field: getattr(arena, field)
+                for (field, default), form in zip(_ARENA_DEFAULTS.items(), forms, strict=True)
+                if form == "all" or (form == "changed" and getattr(arena, field) != default)
+            }
+            for arena in plan.arenas
+        }
+        if hash_of(config) == plan.arena_config_hash:
+            return config, {"configuration": DECLARED_ARENAS}
+    return None, {"configuration": UNKNOWN_ARENAS}
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
@@ -250,28 +257,6 @@ def check_hashes(facts: PlanFacts, arenas: Arenas | None) -> Iterator[Finding]:
     for name, digest in expected.items():
         if getattr(plan, name) != digest:
             yield error("hash", f"{name} does not match the plan.")
-
-
-_ARENA_DEFAULTS = msgspec.structs.asdict(Arena())
-
-
-def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
-    """Return a configuration of the plan's arenas with the plan's ``arena_config_hash``; ``None`` if none has it.
-
-    Tries every way to write a field: for all arenas, for no arena, or where its value is not the default.
-    """
-    for forms in product(("changed", "all", "none"), repeat=len(_ARENA_DEFAULTS)):
-        config = {
-            arena.name: {
-                field: getattr(arena, field)
-                for (field, default), form in zip(_ARENA_DEFAULTS.items(), forms, strict=True)
-                if form == "all" or (form == "changed" and getattr(arena, field) != default)
-            }
-            for arena in plan.arenas
-        }
-        if hash_of(config) == plan.arena_config_hash:
-            return config
-    return None
 
 
 def check_configuration(plan: Plan, arenas: Arenas) -> Iterator[Finding]:
