@@ -13,9 +13,8 @@ from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import Arena, Graph, Mode, Preset
 from tmmu_core.judge.canonical_hashes import ir_hash, layout_hash
-from tmmu_core.judge.reference.liveness import ReferenceLiveness, reference_liveness
+from tmmu_core.judge.reference.liveness import ReferenceLiveness, Storage, reference_liveness
 from tmmu_core.judge.reference.schedule import run_of
-from tmmu_core.judge.reference.liveness import Storage
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.canonical import token_from_seed
 from tmmu_core.plans.making.engine import plan_graph
