@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from app.texts import numbers
 from app.texts.markup import optimality
 from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, Difference, TensorChange
-from tmmu_core.plans.analysis.peak_lines import LineChange, by_category
+from tmmu_core.plans.figures.metrics import LineChange, by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 ABSENT = "–"  # shown instead of a figure, if only the other plan has the arena or tensor

@@ -12,9 +12,9 @@ from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.live_model import REFUSAL_WORDS
 from tmmu_core.liveness.why_live import Explanation, Idle, explain
 from tmmu_core.planners.columns import align_up
-from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
 from tmmu_core.plans.analysis.why_offset import OffsetReasons, PlacementOrder
+from tmmu_core.plans.figures.metrics import line_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 

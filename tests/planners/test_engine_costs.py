@@ -7,7 +7,7 @@ import pytest
 import tmmu
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.analysis.engine_costs import Engines, engine_instance, read_engines
+from tmmu_core.plans.analysis.reuse_costs import Engines, engine_instance, read_engines
 from tmmu_core.plans.making.request import PlanRequest
 
 TILES = 4

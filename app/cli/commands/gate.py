@@ -23,9 +23,8 @@ from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.finished_plan import with_bounds_of_rows
 from tmmu_core.library.arguments import LIMITS, limits_of
 from tmmu_core.plans.analysis import gate as plan_gate
-from tmmu_core.plans.analysis.peak_lines import changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
-from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.metrics import changes_at_peak, totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import CLAIMED, Plan
 from tmmu_core.store.runs import PREFIX

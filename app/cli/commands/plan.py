@@ -15,11 +15,10 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference, snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shape_sources_text
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.analysis.engine_costs import engine_instance, read_engines
-from tmmu_core.plans.analysis.peak_lines import LineChange, by_category, changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
+from tmmu_core.plans.analysis.reuse_costs import engine_instance, read_engines
 from tmmu_core.plans.analysis.waste_ledger import explain_peak
-from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.metrics import LineChange, by_category, changes_at_peak, totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, UNPLANNED, Plan
 

@@ -19,9 +19,9 @@ from app.session.work.jobs import job_table
 from app.texts import markup, numbers, palette
 from app.texts.palette import CATEGORY_COLOURS
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import KEYS, History
-from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, slot_reports, waste_ledger
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
+from tmmu_core.plans.figures.metrics import line_of
 from tmmu_core.plans.model import Plan
 
 MOST_BOXES = 600  # maximum number of buffers with their own box; one more box shows the sum of the others

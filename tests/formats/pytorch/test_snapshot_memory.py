@@ -16,8 +16,7 @@ from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.analysis.peak_lines import by_category, live_by_line
-from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.metrics import by_category, live_by_line, totals
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan

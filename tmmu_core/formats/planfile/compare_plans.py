@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.formats.planfile.plan_document import tensors_hash
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.plans.analysis.peak_lines import LineChange, changes_at_peak
-from tmmu_core.plans.figures.metrics import written_metrics
+from tmmu_core.plans.figures.metrics import LineChange, changes_at_peak, written_metrics
 from tmmu_core.plans.model import I64, ArenaSummary, Plan, TensorRow
 
 MOST_REUSES = 20  # maximum number of different in-place reuses that a comparison lists
