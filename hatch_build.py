@@ -69,7 +69,7 @@ def lay_out(target: Path) -> None:
 
 def compile_native(folder: Path) -> Path | None:
     """Compile the native library into ``folder``; return ``None`` if a prebuilt one fits or no C compiler works."""
-    loader = SimpleNamespace(**runpy.run_path(str(NATIVE / "load.py")))  # an import of its package needs dependencies
+    loader = SimpleNamespace(**runpy.run_path(str(NATIVE / "__init__.py")))  # its package needs dependencies
     names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
     compiler = next((found for name in names if name and (found := shutil.which(name))), None)
     if compiler is None or not loader.is_supported() or loader.prebuilt() is not None:

@@ -96,7 +96,7 @@ def warm(count: int, way: str) -> dict[str, Any]:
     from tmmu_core.library.pack import problem_of
     from tmmu_core.planners.columns import columns
     from tmmu_core.planners.greedy import place, sorted_storages
-    from tmmu_core.planners.native.load import library
+    from tmmu_core.planners.native import library
 
     lower, upper, size = buffers(count)
     problem, _ = problem_of({"lower": lower, "upper": upper, "size": size, "alignment": 1}, None)

@@ -20,8 +20,7 @@ from tmmu_core.judge.verifier.check_figures import with_recomputed_bounds
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.meter import OPTION as NODE_LIMIT
-from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
+from tmmu_core.planners.problem import GIVEN, NODE_LIMIT, PlainInstance, Progress
 from tmmu_core.plans.making import make
 from tmmu_core.plans.making import request as making_request
 from tmmu_core.plans.making.engine import Solution

@@ -24,14 +24,14 @@ from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, nodes_to_recompute
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.planners import ARENA_PLANNERS
+from tmmu_core.planners.auto import skyline
 from tmmu_core.planners.columns import SAFE, columns
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.lns import lns_run
 from tmmu_core.planners.exact.search_model import search_model, units_of
 from tmmu_core.planners.exact.search_tables import build_tables
-from tmmu_core.planners.exact.skyline import skyline
 from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native, sorted_storages
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library
 from tmmu_core.planners.problem import Problem, ReuseTerms
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
 from tmmu_core.plans.making.arena_summary import reuse_cost

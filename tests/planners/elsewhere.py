@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tests.planners.alike import answers
-from tmmu_core.planners.native import load as loading
-from tmmu_core.planners.native.load import FOLDER, file_name
+from tmmu_core.planners import native as loading
+from tmmu_core.planners.native import FOLDER, file_name
 
 PROGRAM = Path(__file__).with_name("elsewhere.c")
 SOURCES = "".join(path.read_text() for path in sorted(FOLDER.glob("*.c")))
@@ -48,7 +48,7 @@ class Recorder:
 
 USERS = (
     *("planners.greedy", "planners.exact.search_tables", "planners.exact.branch_and_bound", "planners.exact.lns"),
-    *("planners.exact.skyline", "fitting.recompute.min_cut", "fitting.recompute.live_curve"),
+    *("planners.auto", "fitting.recompute.min_cut", "fitting.recompute.live_curve"),
     *("planners.reuse.local_search", "planners.reuse.cost_bound"),
 )
 """Modules that call the library."""

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from tests.tools.native_library import SOURCES
-from tmmu_core.planners.native import load as loading
-from tmmu_core.planners.native.load import FOLDER
+from tmmu_core.planners import native as loading
+from tmmu_core.planners.native import FOLDER
 
 FLAGS = ("-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 MARK = "TESTS_SANITIZED"

@@ -5,8 +5,8 @@ from hypothesis import given
 
 from tests.planners.packings import extent, faults, offsets, problem, problems
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.ffd import ffd
 from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.slots import ffd
 
 
 def test_chain_of_three_needs_two_regions_and_reports_the_saving() -> None:

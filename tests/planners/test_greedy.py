@@ -12,7 +12,7 @@ from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, Invali
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.greedy import FITS, ORDERS, greedy, place, place_native, sorted_storages
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library
 from tmmu_core.planners.portfolio import RUNS, portfolio
 from tmmu_core.planners.problem import Problem
 

@@ -16,8 +16,8 @@ from tests.planners.alike import compared
 from tests.planners.elsewhere import FUNCTIONS, recorded, results_on
 from tests.support.paths import ROOT
 from tests.tools import native_library as build
-from tmmu_core.planners.native import load as loading
-from tmmu_core.planners.native.load import FOLDER, MACHINES, SWITCH, built_file_name, file_name, library, load, manifest
+from tmmu_core.planners import native as loading
+from tmmu_core.planners.native import FOLDER, MACHINES, SWITCH, built_file_name, file_name, library, load, manifest
 
 LIBRARIES = sorted({file_name(machine) for machine in MACHINES.values()})
 TRIALS = int(os.environ.get("TESTS_TRIALS", "20"))
@@ -101,7 +101,7 @@ def test_library_of_another_machine_is_rejected_without_error() -> None:
 
 LOADED = """
 import tmmu
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library
 draw = __import__("random").Random(0)
 lower = [draw.randrange(90) for _ in range(120)]
 packed = tmmu.pack(lower, [at + draw.randrange(1, 40) for at in lower], [draw.randrange(1, 999) for _ in lower])

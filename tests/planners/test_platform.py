@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.planners.platform import BOARDS, options_of, read_platform
+from tmmu_core.planners.helia import BOARDS, options_of, read_platform
 
 RAM, ROM = {"name": "RAM"}, {"name": "ROM", "writable": False}
 

@@ -9,9 +9,9 @@ from tests.planners.packings import offsets, problem, problem_with
 from tests.support.build import graph, node, residual, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.columns import choice_option, count_option, flag_option
 from tmmu_core.planners.exact import DEFAULT_BUDGET
 from tmmu_core.planners.portfolio import DEFAULT_ITERATIONS
+from tmmu_core.planners.problem import choice_option, count_option, flag_option
 from tmmu_core.plans.making.engine import plan_graph
 
 

@@ -14,7 +14,7 @@ from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.planners.platform import BOARDS, options_of
+from tmmu_core.planners.helia import BOARDS, options_of
 from tmmu_core.plans.analysis.plan_notes import residences
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan

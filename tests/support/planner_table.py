@@ -19,10 +19,9 @@ from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.helia import Facts
+from tmmu_core.planners.helia import Facts, Memory, Platform
+from tmmu_core.planners.helia import Rule as Sending
 from tmmu_core.planners.helia import place as spread
-from tmmu_core.planners.platform import Memory, Platform
-from tmmu_core.planners.platform import Rule as Sending
 from tmmu_core.planners.slots import assign_slots
 from tmmu_core.seed.r10 import AllocationPlan, MemoryPlanner, MemoryRegion, SharingOpportunity, TensorLifetime
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tmmu_core.base.atomic_files import replace_file
-from tmmu_core.planners.native.load import FOLDER, MACHINES, MANIFEST, file_name, manifest
+from tmmu_core.planners.native import FOLDER, MACHINES, MANIFEST, file_name, manifest
 
 SOURCES = ("native.h", "branch_and_bound.c", "greedy.c", "lns.c", "recompute.c", "reuse.c")
 FLAGS = (

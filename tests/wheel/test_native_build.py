@@ -15,7 +15,7 @@ from tests.wheel.environment import ROOT, environment
 
 LOADED = """
 import tmmu
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library
 name = getattr(library(), "_name", "none").rpartition("/")[2]
 print(name.partition("-")[0], tmmu.pack([0, 1], [2, 3], [8, 8]).extent_bytes)
 """

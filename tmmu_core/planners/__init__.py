@@ -9,7 +9,7 @@ import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import AlignmentViolation, InvalidIrShapes
-from tmmu_core.planners.problem import Packing, Problem, Progress, option_error, subproblem
+from tmmu_core.planners.problem import Packing, Problem, Progress, option_error
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class PlannerEntry:
         if terms is not None:
             is_packed[[i for pair in terms.colocations for i in pair]] = True
         packed = np.flatnonzero(is_packed)
-        packing = self.call(problem if is_packed.all() else subproblem(problem, packed), options, progress)
+        packing = self.call(problem.subproblem(packed), options, progress)
         offset[packed] = packing.offset
         return replace(packing, offset=offset)
 
@@ -87,7 +87,7 @@ _ENTRIES = (
         has_slots=True,
     ),
     PlannerEntry("naive", "no reuse; each buffer has its own slot", {}, "slots:plan_naive", has_slots=True),
-    PlannerEntry("ffd", "largest buffer first, in the first region free for its whole lifetime"),
+    PlannerEntry("ffd", "largest buffer first, in the first region free for its whole lifetime", {}, "slots:ffd"),
     PlannerEntry(
         "helia",
         "several memories, selected by rules and roles; first fit in lifetime order, with the reason of each spill",

@@ -5,7 +5,7 @@ remain as compressed steps. The end of a gap counts as a birth.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
-from tmmu_core.planners.problem import I64, U64, Problem, live_parts, option_error
+from tmmu_core.planners.problem import I64, U64, Problem, live_parts
 
 SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
@@ -219,34 +218,3 @@ def offset_column(cols: Columns, offset: Sequence[int]) -> U64:
             name, t = cols.problem.ids[i], int(cols.problem.birth[i])
             raise cols.problem.overflow(f"storage {name!r}", at, cols.size[i], t=t, tensor_id=name)
     return np.asarray(offset, dtype=np.uint64)
-
-
-def choice_option(options: Mapping[str, Any], name: str, default: str, known: Sequence[str]) -> str:
-    """Return a named choice from planner options. Raises InvalidIrShapes (``planner_option``) for an unknown one."""
-    value = options.get(name, default)
-    if value not in known:
-        raise _bad_option(name, value, strict.closest_hint(strict.shown(value), known))
-    return str(value)
-
-
-def count_option(options: Mapping[str, Any], name: str, default: int) -> int:
-    """Return an integer ≥ 0 from planner options (text is parsed). Raises InvalidIrShapes (``planner_option``)."""
-    value = options.get(name, default)
-    try:
-        return strict.whole_number(str(value))
-    except ValueError:
-        raise _bad_option(name, value, "Write a whole number, 0 or more, within 64 bits.") from None
-
-
-def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
-    """Return a Boolean from planner options (text is parsed; ``None``: default). Raises InvalidIrShapes."""
-    value = options.get(name)
-    if value is None:
-        return default
-    if str(value).lower() not in ("true", "false"):
-        raise _bad_option(name, value, strict.closest_hint(str(value), ("true", "false")))
-    return str(value).lower() == "true"
-
-
-def _bad_option(name: str, value: Any, hint: str) -> InvalidIrShapes:
-    return option_error(f"the planner option {name}={strict.shown(value)} is not valid.", hint)

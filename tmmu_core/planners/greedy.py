@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.planners.columns import HANDOFF, Columns, choice_option, columns, free_gap, offset_column
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
-from tmmu_core.planners.problem import I64, Packing, Problem, Progress
+from tmmu_core.planners.columns import HANDOFF, Columns, columns, free_gap, offset_column
+from tmmu_core.planners.native import library, native
+from tmmu_core.planners.problem import I64, Packing, Problem, Progress, choice_option
 
 ORDERS = ("size", "area", "birth", "length", "size_length", "breadth")
 FITS = ("lowest", "tightest", "free_list")

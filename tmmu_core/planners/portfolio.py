@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.planners.bounds import Bound, bound_of
-from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, offset_column
+from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column
 from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
-from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, count_option
 
 RUNS = tuple((order, fit) for fit in ("lowest", "tightest") for order in ORDERS)
 """Order and fit of each run. The fit ``free_list`` is left out, because it equals ``lowest`` in birth order."""
@@ -54,10 +53,10 @@ class Best:
 
 
 def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Return the best packing of all greedy runs. Option: ``max_nodes`` (:mod:`.meter`)."""
+    """Return the best packing of all greedy runs. Option: ``max_nodes`` (:class:`.Meter`)."""
     cols = columns(problem)
     bound = bound_of(cols)
-    return best_greedy(cols, bound, metered(progress, options)).packing(cols, bound)
+    return best_greedy(cols, bound, Meter.of(progress, options)).packing(cols, bound)
 
 
 def best_greedy(
@@ -121,9 +120,9 @@ def search(
     """Return the best packing of a local search that starts at the lower of ``start`` and the best greedy run.
 
     A large plain problem gets no greedy runs besides ``start``. Options: ``iterations`` (see
-    :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:mod:`.meter`).
+    :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:class:`.Meter`).
     """
-    meter = metered(progress, options)
+    meter = Meter.of(progress, options)
     iterations = count_option(options, "iterations", DEFAULT_ITERATIONS)
     seed = count_option(options, "seed", 0)
     cols = columns(problem)

@@ -1,4 +1,4 @@
-"""Input and output of every planner: a packing problem and a packing, as columns.
+"""Input and output of every planner: a packing problem and a packing as columns, options, and a meter of nodes.
 
 A planner does not see the graph. A :class:`Problem` has the half-open lifetimes, sizes and alignments of the storages
 of one arena; a :class:`Packing` has their offsets.
@@ -6,13 +6,14 @@ of one arena; a :class:`Packing` has their offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.base import strict
 from tmmu_core.base.errors import AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.model import StorageOrigin
 
@@ -85,6 +86,28 @@ class Problem:
         """Number of storages with a fixed offset."""
         return 0 if self.fixed is None else int((self.fixed >= 0).sum())
 
+    def subproblem(self, indices: I64) -> Problem:
+        """Return the problem of the storages ``indices`` (ascending). Relations to other storages are dropped."""
+        if len(indices) == len(self):
+            return self
+        number = np.full(len(self) + 1, -1, np.int64)  # the last row is for the index −1
+        number[indices] = np.arange(len(indices))
+        rows = indices.tolist()
+        changes: dict[str, Any] = {name: getattr(self, name)[rows] for name in ("birth", "death", "size", "alignment")}
+        if self.handoff_from is not None:
+            changes["handoff_from"] = number[self.handoff_from[indices]]
+        if self.must_not_alias is not None:
+            pairs = number[self.must_not_alias].reshape(-1, 2)
+            changes["must_not_alias"] = pairs[(pairs >= 0).all(axis=1)]
+        if self.fixed is not None:
+            changes["fixed"] = self.fixed[indices]
+        for name in ("gaps", "roles"):
+            if column := getattr(self, name):
+                changes[name] = tuple([column[i] for i in rows])
+        if self.reuse is not None:
+            changes["reuse"] = self.reuse.renumbered(number)
+        return replace(self, ids=tuple([self.ids[i] for i in rows]), **changes)
+
     def overflow(self, what: str, offset: int, size: int, **fields: Any) -> AllocationOverflow:
         """Return the error for ``what``, of ``size`` bytes at ``offset``, which ends past 2^64 − 1."""
         alignment = int(self.alignment.max(initial=1))
@@ -125,11 +148,6 @@ class Packing:
     """Deterministic facts about the run: scalars (nodes, order, fit …), and the progress of a search (``course``)."""
 
 
-def option_error(message: str, hint: str) -> InvalidIrShapes:
-    """Return the error for an invalid planner option (reason ``planner_option``)."""
-    return InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
-
-
 def packing_extent(offset: U64, size: U64) -> int:
     """Return the highest end of a storage that has bytes; 0 if none has."""
     return int((offset + size).max(where=size > 0, initial=0))
@@ -138,28 +156,7 @@ def packing_extent(offset: U64, size: U64) -> int:
 def without_empty(problem: Problem) -> tuple[Problem, I64]:
     """Return the problem of the storages that have bytes, and their indices. Storages without bytes never conflict."""
     indices = np.flatnonzero(problem.size > 0)
-    return (problem if len(indices) == len(problem) else subproblem(problem, indices)), indices
-
-
-def subproblem(problem: Problem, indices: I64) -> Problem:
-    """Return the problem of the storages ``indices`` (ascending). Relations to other storages are dropped."""
-    number = np.full(len(problem) + 1, -1, np.int64)  # the last row is for the index −1
-    number[indices] = np.arange(len(indices))
-    rows = indices.tolist()
-    changes: dict[str, Any] = {name: getattr(problem, name)[rows] for name in ("birth", "death", "size", "alignment")}
-    if problem.handoff_from is not None:
-        changes["handoff_from"] = number[problem.handoff_from[indices]]
-    if problem.must_not_alias is not None:
-        pairs = number[problem.must_not_alias].reshape(-1, 2)
-        changes["must_not_alias"] = pairs[(pairs >= 0).all(axis=1)]
-    if problem.fixed is not None:
-        changes["fixed"] = problem.fixed[indices]
-    for name in ("gaps", "roles"):
-        if column := getattr(problem, name):
-            changes[name] = tuple([column[i] for i in rows])
-    if problem.reuse is not None:
-        changes["reuse"] = problem.reuse.renumbered(number)
-    return replace(problem, ids=tuple([problem.ids[i] for i in rows]), **changes)
+    return problem.subproblem(indices), indices
 
 
 def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
@@ -214,3 +211,101 @@ class PlainInstance:
     def __repr__(self) -> str:
         placed = ", with offsets" if self.packing is not None else ""
         return f"<PlainInstance {self.name[:60]!r}: {len(self.problem):,} buffers{placed}>"
+
+
+def option_error(message: str, hint: str) -> InvalidIrShapes:
+    """Return the error for an invalid planner option (reason ``planner_option``)."""
+    return InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
+
+
+def choice_option(options: Mapping[str, Any], name: str, default: str, known: Sequence[str]) -> str:
+    """Return a named choice from planner options. Raises InvalidIrShapes (``planner_option``) for an unknown one."""
+    value = options.get(name, default)
+    if value not in known:
+        raise _bad_option(name, value, strict.closest_hint(strict.shown(value), known))
+    return str(value)
+
+
+def count_option(options: Mapping[str, Any], name: str, default: int) -> int:
+    """Return an integer ≥ 0 from planner options (text is parsed). Raises InvalidIrShapes (``planner_option``)."""
+    value = options.get(name, default)
+    try:
+        return strict.whole_number(str(value))
+    except ValueError:
+        raise _bad_option(name, value, "Write a whole number, 0 or more, within 64 bits.") from None
+
+
+def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
+    """Return a Boolean from planner options (text is parsed; ``None``: default). Raises InvalidIrShapes."""
+    value = options.get(name)
+    if value is None:
+        return default
+    if str(value).lower() not in ("true", "false"):
+        raise _bad_option(name, value, strict.closest_hint(str(value), ("true", "false")))
+    return str(value).lower() == "true"
+
+
+def _bad_option(name: str, value: Any, hint: str) -> InvalidIrShapes:
+    return option_error(f"the planner option {name}={strict.shown(value)} is not valid.", hint)
+
+
+NODE_LIMIT = "max_nodes"  # name of the planner option that limits the nodes of all arenas of a plan together
+
+
+class Meter:
+    """Number of nodes that the searches of one plan used, and the limit at which they stop.
+
+    A branch of a tree search, an iteration of a local search and a greedy run count as one node each. If a user stops
+    the search, :attr:`limit` becomes the count at which it ends. With this limit, every machine gives the same result.
+    """
+
+    def __init__(self, progress: Progress | None, limit: int | None) -> None:
+        self.limit, self.used, self.halted = limit, 0, False
+        self.watched = progress is not None  # whether there is a ``progress`` that may stop the search
+        self._progress = progress
+        self._best: dict[str, tuple[int, int]] = {}  # arena → least extent and greatest bound so far
+
+    @classmethod
+    def of(cls, progress: Progress | None, options: Mapping[str, Any]) -> Meter:
+        """Return ``progress`` if it is a meter, else a new meter with the limit in the option ``max_nodes``."""
+        if isinstance(progress, Meter):
+            return progress
+        return cls(progress, None if options.get(NODE_LIMIT) is None else count_option(options, NODE_LIMIT, 0))
+
+    def ended(self) -> bool:
+        """Return whether the nodes used have reached the limit."""
+        return self.limit is not None and self.used >= self.limit
+
+    def left(self, most: int) -> int:
+        """Return how many more nodes may be used, at most ``most``."""
+        return most if self.limit is None else max(0, min(most, self.limit - self.used))
+
+    def __call__(self, what: str, done: int, of: int) -> bool:
+        """Report progress; return whether the search may go on."""
+        return self._progress is None or self._progress(what, done, of)
+
+    def improved(self, arena: str, extent: int, bound: int) -> None:
+        """Call ``progress.improved(arena, nodes, extent, bound)``, if any, when the extent or the bound is better."""
+        if (report := getattr(self._progress, "improved", None)) is not None:
+            before = self._best.get(arena, (extent, bound))
+            best = min(extent, before[0]), max(bound, before[1])
+            if self._best.get(arena) != best:
+                self._best[arena] = best
+                report(arena, self.used, *best)
+
+    def count_run(self, what: str, done: int, of: int, best: tuple[str, int, int]) -> bool:
+        """Count a node, and report progress and ``best`` (arena, extent, bound); return whether the search must end."""
+        self.improved(*best)
+        self.used += 1
+        if not self(what, done, of):
+            self.halt()
+        return self.ended()
+
+    def halt(self, more: int = 0) -> None:
+        """Record that a user stopped the search, and lower the limit so that at most ``more`` nodes follow."""
+        self.halted = True
+        self.limit = self.left(more) + self.used
+
+    def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that repeat this run: ``options``, with ``max_nodes`` if a user stopped the run."""
+        return {**options, NODE_LIMIT: self.limit} if self.halted else dict(options)

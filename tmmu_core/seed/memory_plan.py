@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from tmmu_core.graph.model import Graph
-from tmmu_core.planners.platform import Memory, Rule
+from tmmu_core.planners.helia import Memory, Rule
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan

@@ -20,8 +20,7 @@ from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.model import ARENA_OF_ROLE
 from tmmu_core.judge.finding import Finding
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.meter import OPTION as NODE_LIMIT
-from tmmu_core.planners.problem import GIVEN
+from tmmu_core.planners.problem import GIVEN, NODE_LIMIT
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.analysis.waste_ledger import explain_peak
 from tmmu_core.plans.figures.metrics import another_packing_may_fit, over_limits

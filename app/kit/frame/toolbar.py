@@ -22,7 +22,7 @@ from tmmu_core.graph.model import Arena
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
-from tmmu_core.planners.platform import BOARDS, options_of
+from tmmu_core.planners.helia import BOARDS, options_of
 from tmmu_core.plans.making.request import ANY_ARENA
 from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, read_arenas_text, read_json
 

@@ -4,7 +4,7 @@ from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
 from tests.app.pages.run_page import html, opened, title
-from tmmu_core.planners.platform import options_of
+from tmmu_core.planners.helia import options_of
 
 
 def test_option_is_in_the_plan_and_the_link() -> None:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.fitting.order.order_model import csr_rows
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library, native
 
 FACTOR, MARGIN = 6, 256
 """Maximum steps, lives and reads: about ``FACTOR`` times those of the initial graph, plus ``MARGIN``."""

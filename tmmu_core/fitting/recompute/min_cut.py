@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library, native
 
 INFINITE = np.int64(2**61)
 SCALED_SUM = 2**44

@@ -23,7 +23,7 @@ import numpy as np
 from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.constants import CHUNK, Constants
-from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES
+from tmmu_core.planners.helia import BASE_ALIGNMENT, ROLES
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
 from tmmu_core.plans.model import Plan
 

@@ -23,14 +23,13 @@ import numpy as np
 from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, possible_extent
-from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, flag_option, offset_column
+from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column
 from tmmu_core.planners.exact.branch_and_bound import Searcher
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
 from tmmu_core.planners.exact.driver import ComponentSearch, ProgressLog, SearchRequest, component_search, search
 from tmmu_core.planners.exact.search_model import search_model
-from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
-from tmmu_core.planners.problem import I64, UNLIMITED, Mask, Packing, Problem, Progress, subproblem
+from tmmu_core.planners.problem import I64, UNLIMITED, Meter, Packing, Problem, Progress, count_option, flag_option
 
 DEFAULT_BUDGET = 600_000
 """Default number of nodes. Large components get fewer (:data:`.driver.FULL_BUDGET_ENTRIES`)."""
@@ -54,12 +53,12 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
     """Return the best packing within the budget, with the proven bound.
 
     Options: ``budget`` (nodes); ``minimise``: continue below the capacity (default: only if there is no capacity);
-    ``max_nodes`` (:mod:`..meter`). ``progress`` stops the search by returning ``False`` or by raising. Raises
+    ``max_nodes`` (:class:`.Meter`). ``progress`` stops the search by returning ``False`` or by raising. Raises
     ``ArenaTooSmall`` (``proven`` in its diagnostics) if it proves that no packing fits the capacity; without a proof,
     the packing may exceed the capacity. Raises ``AllocationOverflow`` for an extent past 2^64 − 1.
     """
     cols = columns(problem)
-    return exact_from(cols, bound_of(cols), None, options, metered(progress, options))
+    return exact_from(cols, bound_of(cols), None, options, Meter.of(progress, options))
 
 
 def exact_from(
@@ -77,7 +76,7 @@ def exact_from(
     bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
-    if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
+    if start.extent > max(bound.bytes, goal) and not goal and len(always := always_live(cols)):
         return _pack_around_always_live(cols, bound, start, always, options, meter, in_arena)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
@@ -107,19 +106,18 @@ def exact_from(
     return Packing(offset_column(cols, offset), lower_bound=lower, optimal=is_optimal, stopped=stopped, notes=notes)
 
 
-def always_live(cols: Columns) -> Mask:
-    """Return an array of shape (n,): whether each storage is live at every step.
+def always_live(cols: Columns) -> I64:
+    """Return the storages that are live at every step.
 
-    All false if all are always live, or if the problem is not plain, not small, or has several alignments.
+    None if all are always live, or if the problem is not plain, not small, or has several alignments.
     """
-    if not cols.is_plain or not cols.is_small or len(set(cols.align)) > 1:
-        return np.zeros(len(cols), np.bool_)
-    always = (cols.part_lo == 0) & (cols.part_hi == len(cols.births))
-    return always & ~always.all()
+    is_suitable = cols.is_plain and cols.is_small and len(set(cols.align)) == 1
+    always = np.flatnonzero((cols.part_lo == 0) & (cols.part_hi == len(cols.births)))
+    return always if is_suitable and len(always) < len(cols) else always[:0]
 
 
 def _pack_around_always_live(
-    cols: Columns, bound: Bound, start: Best, always: Mask, options: Mapping[str, Any], meter: Meter, in_arena: InArena
+    cols: Columns, bound: Bound, start: Best, always: I64, options: Mapping[str, Any], meter: Meter, in_arena: InArena
 ) -> Packing:
     """Pack the always live storages below the others; move one of them to the top if that lowers the extent.
 
@@ -130,10 +128,10 @@ def _pack_around_always_live(
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
-    rest, stacked = np.flatnonzero(~always), np.flatnonzero(always)
-    stacked = stacked[np.argsort(padded[stacked] - cols.sizes[stacked], kind="stable")]
+    rest = np.setdiff1d(np.arange(len(cols)), always)
+    stacked = always[np.argsort(padded[always] - cols.sizes[always], kind="stable")]
     base, top_padding = int(padded[stacked].sum()), int(padded[stacked[-1]] - cols.sizes[stacked[-1]])
-    inner = columns(replace(subproblem(cols.problem, rest), capacity=UNLIMITED))
+    inner = columns(replace(cols.problem.subproblem(rest), capacity=UNLIMITED))
 
     def total_of(rest_bytes: int) -> int:
         """Return the extent (or bound) of all storages for an extent (or bound) of the other storages."""
@@ -190,7 +188,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
             tries_all &= len(peak) >= len(cols) * MIN_PEAK_FRACTION
             if not (tries_all if level == WHOLE else 0 < len(peak) <= len(cols) * MAX_PEAK_FRACTION):
                 continue
-            searchers[level] = peak, Searcher(search_model(columns(subproblem(cols.problem, peak))))
+            searchers[level] = peak, Searcher(search_model(columns(cols.problem.subproblem(peak))))
         peak, searcher = searchers[level]
         limit = meter.left(MIN_NODES + NODES_PER_STORAGE[level == WHOLE] * len(peak) // 4)
         rank = weighted_ranks(searcher.model.log_traits, OPENING_WEIGHTS[opening])
@@ -305,7 +303,7 @@ def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[_Component]:
         return [_Component(found[0].tolist(), cols, whole, extent_of(cols, offset), list(offset))]
     parts = []
     for indices in found:
-        own, at = columns(subproblem(cols.problem, indices)), [offset[i] for i in indices.tolist()]
+        own, at = columns(cols.problem.subproblem(indices)), [offset[i] for i in indices.tolist()]
         bound = bound_of(own)
         bound = replace(bound, bytes=possible_extent(own, bound.bytes))
         parts.append(_Component(indices.tolist(), own, bound, extent_of(own, at), at))

@@ -24,8 +24,7 @@ import numpy as np
 from tmmu_core.planners.exact.propagation import DOMINATED, FAR, NO_CANDIDATE, SECTION_TOO_FULL, Propagation
 from tmmu_core.planners.exact.search_model import Model
 from tmmu_core.planners.exact.search_tables import FAILURES, LOW, State, Tables, build_tables, initial_state
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library, native
 from tmmu_core.planners.native.native import LARGEST
 from tmmu_core.planners.problem import I64
 

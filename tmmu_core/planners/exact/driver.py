@@ -11,7 +11,7 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searche
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
 from tmmu_core.planners.exact.lns import FEW_OMITTED, PLANNED_RUNS, Run, applies, iterations_for, lns_run, run_schedule
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
-from tmmu_core.planners.meter import Meter
+from tmmu_core.planners.problem import Meter
 
 FULL_BUDGET_ENTRIES = 20_000
 """Number of entries up to which a component gets its whole budget; above, the budget falls as 1 / entries²."""

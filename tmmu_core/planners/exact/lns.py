@@ -18,8 +18,7 @@ from tmmu_core.planners.exact import lns_moves as moves
 from tmmu_core.planners.exact.branch_and_bound import Watch, watched
 from tmmu_core.planners.exact.search_model import Model, common_step, log2_fixed
 from tmmu_core.planners.exact.search_tables import ALIGNMENT, FIXED, MAX_HEIGHT, NEIGHBOURS, OTHER, Tables
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library, native
 from tmmu_core.planners.problem import I64
 
 CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated with twice the iterations

@@ -7,8 +7,7 @@ import numpy as np
 
 from tmmu_core.planners.columns import align_up
 from tmmu_core.planners.exact.search_model import Model
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library, native
 from tmmu_core.planners.problem import I64
 
 # Columns of ``Tables.unit``: the first row of the unit in four other tables, then its properties.

@@ -41,7 +41,7 @@ struct tree {
     I *offset;        /* out; -1 before */
 };
 
-/* One skyline run (planners/exact/skyline.py) over `steps` compressed steps. The storages are sorted by birth: those
+/* One skyline run (planners/auto.py) over `steps` compressed steps. The storages are sorted by birth: those
    born at step t begin at first[t]. `lo` and `hi` are their live ranges. */
 struct skyline {
     I steps, grid;
@@ -87,9 +87,9 @@ struct lns {
     const volatile I *stop;
 };
 
-/* ReuseModel (planners/reuse/reuse_model.py) of n units, and their first placement `offset` (-1: not placed) with its
+/* ReuseModel (planners/reuse/local_search.py) of n units, and their first placement `offset` (-1: not placed) with its
    `cost`. Results: the offsets `best`, their `cost`, and `missing`, the number of units that have no offset in `best`.
-   `matrix` is weight_matrix() of local_search.py; if it is empty, `has_matrix` is 0, and by_start and by_end are not
+   `matrix` is weight_matrix() of this module; if it is empty, `has_matrix` is 0, and by_start and by_end are not
    used. */
 struct reuse {
     I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, has_matrix, cost, missing, placed;

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.planners.native.load import FOLDER
+from tmmu_core.planners.native import FOLDER
 
 I64 = NDArray[np.int64]
 

@@ -16,12 +16,9 @@ import numpy as np
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.columns import count_option
-from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress, ReuseTerms
+from tmmu_core.planners.problem import I64, U64, Meter, Packing, Problem, Progress, ReuseTerms, count_option
 from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, with_search_bounds
-from tmmu_core.planners.reuse.local_search import Placement, repair
-from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
+from tmmu_core.planners.reuse.local_search import Placement, ReuseModel, repair, reuse_model
 
 EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
@@ -34,10 +31,10 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
     Options: ``rounds`` of each local search (see :data:`LARGE_FACTOR`), ``work`` of the exhaustive search (see
-    :data:`WORK`), ``max_nodes`` (:mod:`..meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no fitting
+    :data:`WORK`), ``max_nodes`` (:class:`.Meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no fitting
     placement was found, ``InvalidIrShapes`` (reason ``constraints``) for constraints that contradict each other.
     """
-    meter = metered(progress, options)
+    meter = Meter.of(progress, options)
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
     model = reuse_model(_with_in_place_reuse(problem, problem.fixed))

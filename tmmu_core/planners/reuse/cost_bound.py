@@ -25,11 +25,9 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.base.disjoint_sets import DisjointSets
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
+from tmmu_core.planners.native import library, native
 from tmmu_core.planners.problem import I64
-from tmmu_core.planners.reuse.local_search import Placement
-from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
+from tmmu_core.planners.reuse.local_search import HARD, LARGEST, Pair, Placement, ReuseModel
 
 MOST_UNITS = 1_000  # maximum number of units with penalties for which cliques are searched
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000

@@ -1,22 +1,169 @@
-"""Local search for placements of least reuse cost: ruin and recreate (Schrimpf et al. 2000).
+"""Local search for placements of least reuse cost, on units and the edges between them.
 
-A round removes a few units (:mod:`.reuse_model`), mostly connected ones. The first one is unplaced or has an active
-penalty, if six random draws find such a unit. Each unit is placed at the lowest of its cheapest offsets. A costlier
-result is accepted up to a threshold that falls to 0. The C form, ``native/reuse.c``, returns the same result.
+Colocated buffers (at the same offset) are one unit. Two units have a hard edge if members must not share a byte (live
+together, or separated), and an edge for each reuse penalty between members. An edge has the sizes of both members: it
+is active if ``[a, a + own_size)`` and ``[b, b + other_size)`` overlap; ``a`` and ``b`` are the offsets of the units.
+All members begin at the offset of their unit, so one hard edge with the largest sizes is enough for two units.
+
+The search is ruin and recreate (Schrimpf et al. 2000). A round removes a few units, mostly connected ones. The first
+one is unplaced or has an active penalty, if six random draws find such a unit. Each unit is placed at the lowest of its
+cheapest offsets. A costlier result is accepted up to a threshold that falls to 0. The C form, ``native/reuse.c``,
+returns the same result.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
-from tmmu_core.planners.problem import I64
-from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
+from tmmu_core.base.disjoint_sets import DisjointSets
+from tmmu_core.base.errors import AllocationOverflow
+from tmmu_core.planners.native import library, native
+from tmmu_core.planners.problem import I64, Problem, ReuseTerms, live_parts
 
+Pair = tuple[int, int]
+HARD = -1  # weight of an edge that must not be active
+LARGEST = 2**61  # upper limit of the capacity and of sums of sizes and costs; the capacity of an unlimited arena
 MOST_IN_MATRIX = 2_000  # maximum number of units for the weight matrix
 MAX_REMOVED = 12  # maximum number of units that a round selects; all unplaced units are added
+
+
+@dataclass(frozen=True, eq=False)
+class ReuseModel:
+    """Units, with an array for each property, and their edges: ``rows`` has two rows per edge, one for each unit."""
+
+    unit_of: I64  # unit of each storage of the problem
+    capacity: int
+    size: I64  # bytes of the largest member
+    align: I64
+    pin: I64  # fixed offset, or −1; −1 for a unit without bytes
+    first: I64  # shape (n + 1,): first edge of each unit in ``rows``
+    rows: I64  # shape (m, 5), sorted: unit, other unit, ``own_size``, ``other_size``, cost (or ``HARD``)
+    empty_at: I64  # offset of a unit without bytes: its fixed offset, else 0; may exceed the capacity
+    reserved: I64  # shape (r, 2): byte ranges without storages
+    unavoidable: int  # cost of penalties between colocated storages
+    contradiction: str = ""  # the constraints that contradict each other, so that no placement exists; else empty
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+def _live_together(problem: Problem) -> I64:
+    """Return the pairs of storages that are live at the same step (not in a gap), shape (m, 2), sorted."""
+    first, begins, ends = live_parts(problem)
+    storage = np.repeat(np.arange(len(problem)), np.diff(first))
+    order = np.lexsort((storage, ends, begins))
+    begins, ends, storage = begins[order], ends[order], storage[order]
+    count = np.maximum(np.searchsorted(begins, ends) - np.arange(1, len(order) + 1), 0)  # later parts that overlap
+    one = np.repeat(np.arange(len(order)), count)
+    two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+    pairs = np.sort(np.stack([storage[one], storage[two]], axis=1), axis=1)
+    keys = np.unique(pairs[pairs[:, 0] != pairs[:, 1]] @ [len(problem), 1])
+    return np.stack(np.divmod(keys, max(len(problem), 1)), axis=1)
+
+
+def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tuple[I64, str]:
+    """Return an edge per pair of units that must not share a byte, and a contradiction (empty: none).
+
+    The edges have the columns of ``ReuseModel.rows``, the lower unit first, sorted.
+    """
+    n, size = len(problem), problem.size.astype(np.int64)
+    excluded = np.sort(np.array(terms.exclusions, np.int64).reshape(-1, 2), axis=1) @ [n, 1]
+    pairs = _live_together(problem)
+    pairs = pairs[~np.isin(pairs @ [n, 1], excluded)]
+    if problem.handoff_from is not None:  # the model has no in-place reuse: input and output conflict
+        reusing = np.flatnonzero(problem.handoff_from >= 0)
+        handoffs = np.stack([problem.handoff_from[reusing], reusing], axis=1)
+        pairs = np.concatenate([pairs, np.sort(handoffs, axis=1)])
+    if problem.must_not_alias is not None:
+        pairs = np.concatenate([pairs, np.sort(problem.must_not_alias.reshape(-1, 2), axis=1)])
+    pairs = pairs[(size[pairs] > 0).all(axis=1)]
+    is_one, fixed = unit[pairs[:, 0]] == unit[pairs[:, 1]], pin[unit[pairs]]
+    distance = (fixed[:, 1] - fixed[:, 0])[:, None] * [1, -1]
+    collides = ~is_one & (fixed >= 0).all(axis=1) & (distance < size[pairs]).all(axis=1)
+    contradiction = ""
+    for k in np.flatnonzero(is_one | collides)[-1:].tolist():
+        a, b = (f"{problem.ids[i]!r}" for i in pairs[k].tolist())
+        contradiction = f"{a} and {b} are at the same offset and must not share a byte"
+        if collides[k]:
+            contradiction = f"{a} at {fixed[k, 0]} and {b} at {fixed[k, 1]} must not share a byte"
+    rows = _edge_rows(unit, size, pairs[~is_one], HARD)
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    starts = np.flatnonzero(np.diff(rows[:, :2], axis=0, prepend=-1).any(axis=1))
+    for column in (2, 3) if len(rows) else ():
+        rows[starts, column] = np.maximum.reduceat(rows[:, column], starts)
+    return rows[starts], contradiction
+
+
+def _edge_rows(unit: I64, size: I64, pairs: I64, weight: I64 | int) -> I64:
+    """Return the edges of pairs of storages in different units, the lower unit first."""
+    ordered = np.where((unit[pairs[:, 0]] > unit[pairs[:, 1]])[:, None], pairs[:, ::-1], pairs)
+    return np.column_stack([unit[ordered], size[ordered], np.broadcast_to(weight, len(pairs))])
+
+
+def _check_sums(problem: Problem, terms: ReuseTerms, fixed: list[int]) -> None:
+    sizes, grid = problem.size.tolist(), int(problem.alignment.max(initial=0))
+    reach = sum(sizes) + grid
+    if problem.capacity > LARGEST:  # the model then has the capacity LARGEST, and every placement must fit
+        ends = [at for at, nbytes in zip(fixed, sizes, strict=True) if nbytes] + [end for _, end in terms.reserved]
+        reach = sum(sizes) + len(sizes) * grid + max([0, *ends])
+    for total, what in (
+        (reach, "the sizes, alignments, fixed offsets and reserved ranges"),
+        (sum(cost for *_, cost in terms.penalties), "the reuse penalties"),
+    ):
+        if total > LARGEST:
+            message = f"{what} of arena {problem.arena!r} add up to {total:,}, over 2^61."
+            hint = "Lower the largest value."
+            raise AllocationOverflow(message, arena=problem.arena, offset=0, size=total, hint=hint)
+
+
+def reuse_model(problem: Problem) -> ReuseModel:
+    """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset apply.
+
+    Raises ``AllocationOverflow`` if a sum of byte counts or of costs exceeds 2^61.
+    """
+    terms, n = problem.reuse or ReuseTerms(), len(problem)
+    colocated = DisjointSets(n)
+    for a, b in terms.colocations:
+        colocated.join(a, b)
+    unit: I64 = np.unique(colocated.names(), return_inverse=True)[1].astype(np.int64)
+    nbytes, units = problem.size.astype(np.int64), int(unit.max(initial=-1)) + 1
+    fixed = np.full(n, -1, np.int64) if problem.fixed is None else problem.fixed
+    _check_sums(problem, terms, fixed.tolist())
+    size, align, pin, pin_error = np.zeros(units, np.int64), np.ones(units, np.int64), np.full(units, -1), ""
+    np.maximum.at(size, unit, nbytes)
+    np.maximum.at(align, unit, problem.alignment.astype(np.int64))
+    for i in np.flatnonzero(fixed >= 0).tolist():
+        if pin[unit[i]] not in (-1, fixed[i]):
+            pin_error = f"{problem.ids[i]!r} at {fixed[i]} and a buffer at {pin[unit[i]]} must be at the same offset"
+        pin[unit[i]] = fixed[i]
+    for i in np.flatnonzero(pin[unit] >= 0).tolist():
+        at, grid = int(pin[unit[i]]), int(problem.alignment[i])
+        if at % grid:
+            pin_error = f"{problem.ids[i]!r} is at {at}, which is not a multiple of its alignment {grid}"
+        for begin, end in terms.reserved:
+            if max(at, begin) < min(at + int(nbytes[i]), end):
+                pin_error = f"{problem.ids[i]!r} at {at} overlaps the reserved range from {begin} to {end}"
+    hard, edge_error = _hard_edges(problem, terms, unit, pin)
+    penalties = np.array(terms.penalties, np.int64).reshape(-1, 3)
+    penalties = penalties[(nbytes[penalties[:, :2]] > 0).all(axis=1)]
+    is_one = unit[penalties[:, 0]] == unit[penalties[:, 1]]
+    apart = penalties[~is_one & (penalties[:, 2] > 0)]
+    soft = _edge_rows(unit, nbytes, apart[:, :2], apart[:, 2])
+    hard_keys, keys = (rows[:, :2] @ [units, 1] for rows in (hard, soft))
+    if len(hard):  # a soft edge has no effect if a hard edge of the same units is at least as large
+        same = np.minimum(np.searchsorted(hard_keys, keys), len(hard) - 1)
+        soft = soft[(hard_keys[same] != keys) | (hard[same, 2:4] < soft[:, 2:4]).any(axis=1)]
+    rows = np.concatenate([hard, soft])
+    rows = np.concatenate([rows, rows[:, [1, 0, 3, 2, 4]]])
+    rows = rows[np.lexsort(rows.T[::-1])]
+    first = np.searchsorted(rows[:, 0], np.arange(units + 1)).astype(np.int64)
+    empty_at, pin = np.maximum(pin, 0), np.where(size > 0, pin, -1)
+    reserved = np.array(terms.reserved, np.int64).reshape(-1, 2)
+    cost, capacity = int(penalties[is_one, 2].sum()), min(problem.capacity, LARGEST)
+    error = edge_error or pin_error
+    return ReuseModel(unit, capacity, size, align, pin, first, rows, empty_at, reserved, cost, error)
 
 
 class Placement:

@@ -24,10 +24,8 @@ from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor, storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.helia import Facts, Region, place
-from tmmu_core.planners.meter import metered
-from tmmu_core.planners.platform import READ_ONLY_ROLES, Memory, Platform, read_platform
-from tmmu_core.planners.problem import Packing, Problem, Progress, option_error
+from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, Platform, Region, place, read_platform
+from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, option_error
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
@@ -143,7 +141,7 @@ def _planned(
     with paused_gc():
         timeline = timeline_of(graph, request)
     options = planner.checked_options(request.options)
-    meter = metered(progress, options)
+    meter = Meter.of(progress, options)
     if planner.defines_arenas:
         liveness, problems, packings = spread_over_memories(timeline, options, config)
     else:

@@ -11,10 +11,10 @@ from msgspec import to_builtins
 from tmmu_core.base.cbor import H, Table
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import (
     GIVEN,
     UNLIMITED,
+    Meter,
     Packing,
     PlainInstance,
     Problem,
@@ -45,7 +45,7 @@ def plan_problem(
     """
     started, options = time.perf_counter_ns(), options or {}
     instance = source if isinstance(source, PlainInstance) else PlainInstance("", source)
-    meter = metered(progress, options)
+    meter = Meter.of(progress, options)
     _refuse_ids_of_parts(instance.problems)
     if instance.packing is not None:
         planner, ends = GIVEN, np.cumsum([len(problem) for problem in instance.problems])

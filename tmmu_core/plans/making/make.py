@@ -21,8 +21,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import rules_without_effect
 from tmmu_core.planners import ARENA_PLANNERS
-from tmmu_core.planners.meter import Meter
-from tmmu_core.planners.problem import GIVEN, UNLIMITED, PlainInstance, Problem, Progress, packing_extent
+from tmmu_core.planners.problem import GIVEN, UNLIMITED, Meter, PlainInstance, Problem, Progress, packing_extent
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.plan_sets import plan_rank
