@@ -9,9 +9,8 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Shard, Tensor, View
-from tmmu_core.graph.sharding.rank_share import local_graph_of
 from tmmu_core.graph.sharding.shard_spec import check_world, read_spec, rows_of
-from tmmu_core.graph.sharding.splits import rules_without_effect, shard
+from tmmu_core.graph.sharding.splits import local_graph_of, rules_without_effect, shard
 
 TP4 = {"mesh": {"tp": 4}}
 

@@ -20,9 +20,8 @@ from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.checks import dimension_hint
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import Arena, Dim
-from tmmu_core.graph.sharding.rank_share import local_graph_of
 from tmmu_core.graph.sharding.shard_spec import read_spec
-from tmmu_core.graph.sharding.splits import shard
+from tmmu_core.graph.sharding.splits import local_graph_of, shard
 
 ALIGNMENT_WHY = "the live ranges stay the same; the hardware must support this alignment"
 

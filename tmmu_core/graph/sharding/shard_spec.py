@@ -38,10 +38,6 @@ from tmmu_core.base.errors import InvalidIrShapes, source_of_errors
 
 Split = tuple[tuple[int, str], ...]  # (tensor axis, mesh axis) pairs; empty if every rank has the whole tensor
 
-FIELDS = ("mesh", "tensors", "rules", "contracts")
-FOLLOW = "follow"
-KINDS: tuple[str, ...] = ("parameters", "activations", "gradients", "optimizer_state")
-
 
 @dataclass(frozen=True)
 class ShardSpec:
@@ -92,25 +88,26 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
 @source_of_errors("shard spec")
 def read_spec(spec: Mapping[str, Any]) -> ShardSpec:
     """Parse and check a spec. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
-    _object(spec, FIELDS, "$", "a shard spec", "Write a JSON object.")
+    example = "Write a JSON object."
+    _object(spec, ("mesh", "tensors", "rules", "contracts"), "$", "a shard spec", example)
     mesh = _mesh(spec.get("mesh", []))
     names = tuple(name for name, _ in mesh)
     rules = []
     for k, rule in enumerate(_list(spec.get("rules", []), "$.rules")):
-        path, example = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
-        _object(rule, ("match", "axis", "mesh", "split"), path, "a rule", example)
+        path, rule_example = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
+        _object(rule, ("match", "axis", "mesh", "split"), path, "a rule", rule_example)
         if not isinstance(rule.get("match"), str):
-            raise spec_error(f'{path} has no text "match".', path, example)
+            raise spec_error(f'{path} has no text "match".', path, rule_example)
         rest = {key: value for key, value in rule.items() if key != "match"}
         rules.append((rule["match"], _split(rest["split"] if set(rest) == {"split"} else rest, names, path)))
     contracts, following = {}, set()
-    entries = _object(spec.get("contracts", {}), KINDS, "$.contracts", "an object", "Write a JSON object.")
-    for kind, value in entries.items():
-        if value == FOLLOW and kind in ("activations", "gradients"):
+    kinds = ("parameters", "activations", "gradients", "optimizer_state")
+    for kind, value in _object(spec.get("contracts", {}), kinds, "$.contracts", "an object", example).items():
+        if value == "follow" and kind in ("activations", "gradients"):
             following.add(kind)
         else:
             contracts[kind] = _split(value, names, f"$.contracts.{kind}")
-    tensors = _object(spec.get("tensors", {}), (), "$.tensors", "an object", "Write a JSON object.")
+    tensors = _object(spec.get("tensors", {}), (), "$.tensors", "an object", example)
     splits = {name: _split(value, names, f"$.tensors.{name}") for name, value in tensors.items()}
     return ShardSpec(mesh, splits, tuple(rules), contracts, frozenset(following))
 

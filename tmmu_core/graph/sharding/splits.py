@@ -1,19 +1,25 @@
-"""The split of every tensor of a graph under a shard spec (TMMU v2 II.I)."""
+"""The split of every tensor of a graph under a shard spec (TMMU v2 II.I), and the graph that one rank runs.
+
+The graph of a rank has the rank's share of each tensor. The share of a view lies in the share of its base.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
+import msgspec
+
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph import checks
-from tmmu_core.graph.model import ARENA_OF_ROLE, Graph, Tensor
+from tmmu_core.graph.dtypes import itemsize, tensor_bytes
+from tmmu_core.graph.model import ARENA_OF_ROLE, Graph, Tensor, View
 from tmmu_core.graph.operators import Operator, operator_of, table_spelling
-from tmmu_core.graph.sharding.rank_share import Sharding, share_of, share_of_view
-from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, spec_error
+from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, rows_of, spec_error
 
 DENSE = frozenset({"linear", "fullyconnected", "gemm"})
 PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgeneral"}
@@ -31,21 +37,6 @@ class Sharded(NamedTuple):
     outer: int = 1  # product of the sizes that a reshape merged before the split axis: 8 for [8, 12] → [96], axis 1
 
 
-def following_splits(
-    graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
-) -> dict[int, Split]:
-    """Return tensor → one-axis split, from ``splits`` (except vectors) or propagated by nodes. O(operands)."""
-    found = {i: Sharded(shapes[i], *s[0]) for i, s in enumerate(splits) if s and len(s) == 1 and len(shapes[i]) > 1}
-    for node in graph.nodes:
-        operator = operator_of(node.instr)
-        reads = [found.get(known[name], Sharded(shapes[known[name]], -1)) for name in node.inputs]
-        for name in node.outputs:
-            i = known[name]
-            if i not in found and (written := _output_split(operator, reads, shapes[i])) is not None:
-                found[i] = written
-    return {i: ((sharded.axis, sharded.mesh),) for i, sharded in found.items()}
-
-
 def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
     """Return the split of an output of this ``shape``; ``None`` if it is whole or unknown."""
     base = table_spelling(operator.base)
@@ -58,22 +49,17 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
             weight = weight._replace(shape=weight.shape[::-1], axis=1 - weight.axis if weight.axis >= 0 else -1)
         reads = [reads[0], weight]
     if base in PRODUCTS:
-        return _product_split([read for read in reads if len(read.shape) > 1][-2:], shape)
+        matrices = [read for read in reads if len(read.shape) > 1][-2:]  # […, m, k] and […, k, n]
+        for k_from_end, read in zip((-1, -2), matrices, strict=False):
+            from_end = read.axis - len(read.shape)
+            axis = len(shape) + from_end
+            if read.axis >= 0:  # if k is split, the output is a partial sum
+                return None if from_end == k_from_end or axis < 0 else read._replace(shape=shape, axis=axis)
+        return None
     if operator.cost in CONVOLUTIONS:
         reads = [read for read in reads[:1] if read.axis == 0]  # the batch
     propagated = (_propagated_split(base, read, shape) for read in reads if read.axis >= 0)
     return next((read for read in propagated if read is not None), None)
-
-
-def _product_split(reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
-    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if it is whole, or a partial sum because k is split."""
-    for summed, read in zip((-1, -2), reads, strict=False):
-        if read.axis < 0:
-            continue
-        from_end = read.axis - len(read.shape)
-        axis = len(shape) + from_end
-        return None if from_end == summed or axis < 0 else read._replace(shape=shape, axis=axis)
-    return None
 
 
 def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> Sharded | None:
@@ -95,6 +81,69 @@ def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> 
         from_end = axis + len(shape) - len(before)
         new_axis = next((k for k in (from_end, axis) if 0 <= k < len(shape) and shape[k] == size), None)
     return None if new_axis is None else read._replace(shape=shape, axis=new_axis, outer=outer)
+
+
+@dataclass(frozen=True, eq=False)
+class Sharding:
+    """A graph's tensors with their splits, for all ranks."""
+
+    graph: Graph
+    spec: ShardSpec
+    shapes: tuple[tuple[int, ...], ...]  # global shapes, named dimensions resolved
+    splits: tuple[Split | None, ...]  # split of each tensor; ``None`` for a view whose split follows from its base
+
+    @cached_property
+    def remainders(self) -> dict[str, tuple[int, ...]]:
+        """Mesh axis → nonzero remainders r of rows ÷ parts, ascending. Shares at coordinates ≥ r have one row less."""
+        found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
+        for i, split in enumerate(self.splits):
+            if split is None:
+                # An uneven split may divide different axes of the view on different ranks: include all axes.
+                root = self.base_with_split[i]
+                root_split = self.splits[root] or ()
+                uneven = [mesh for axis, mesh in root_split if self.shapes[root][axis] % self.spec.sizes[mesh]]
+                split = tuple((axis, mesh) for mesh in uneven for axis in range(len(self.shapes[i])))
+            for axis, mesh in split:
+                found[mesh].add(self.shapes[i][axis] % self.spec.sizes[mesh])
+        return {name: tuple(sorted(values - {0})) for name, values in found.items()}
+
+    @cached_property
+    def number_of(self) -> dict[str, int]:
+        """Tensor id → number."""
+        return {tensor.id: i for i, tensor in enumerate(self.graph.tensors)}
+
+    @cached_property
+    def views_after_bases(self) -> tuple[int, ...]:
+        """Numbers of the views, each after its base."""
+        order: dict[int, None] = {}
+        tensors = self.graph.tensors
+        for i in range(len(tensors)):
+            chain: dict[int, None] = {}
+            while tensors[i].view is not None and i not in order and i not in chain:  # the view check rejects cycles
+                chain[i] = None
+                i = self.base(i)
+            order.update(dict.fromkeys(reversed(chain)))
+        return tuple(order)
+
+    @cached_property
+    def base_with_split(self) -> dict[int, int]:
+        """View → its nearest base with a split of its own (not ``None``)."""
+        found: dict[int, int] = {}
+        for i in self.views_after_bases:
+            base = self.base(i)
+            found[i] = found.get(base, base) if self.splits[base] is None else base
+        return found
+
+    def base(self, i: int) -> int:
+        """Return the base of view ``i``."""
+        view = self.graph.tensors[i].view
+        assert view is not None
+        return self.number_of[view.base_tensor_uid]
+
+    def class_of(self, rank: int) -> tuple[int, ...]:
+        """Return a key: ranks with equal keys have equal graphs."""
+        coordinates = self.spec.coordinates(rank)
+        return tuple(sum(coordinates[name] >= limit for limit in self.remainders[name]) for name, _ in self.spec.mesh)
 
 
 KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
@@ -124,13 +173,21 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
             splits[i] = inherited[0] if inherited else contract
             if contract and splits[i] == contract:
                 implicit.append(i)
-    followed = following_splits(graph, known, shapes, splits) if spec.following_kinds else {}
-    for i, split in followed.items():
-        tensor = graph.tensors[i]
-        may_follow = not splits[i] and tensor.view is None and KIND_OF_ROLE[tensor.role] in spec.following_kinds
-        if may_follow and all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split):
-            splits[i] = split
-            implicit.append(i)
+    if spec.following_kinds:
+        # Tensors with a split of one axis, except vectors, and those to which nodes propagate it.
+        sharded = {i: Sharded(shapes[i], *s[0]) for i, s in enumerate(splits) if s and len(s) == 1 < len(shapes[i])}
+        for node in graph.nodes:
+            operator = operator_of(node.instr)
+            reads = [sharded.get(known[name], Sharded(shapes[known[name]], -1)) for name in node.inputs]
+            for i in map(known.__getitem__, node.outputs):
+                if i not in sharded and (written := _output_split(operator, reads, shapes[i])) is not None:
+                    sharded[i] = written
+        for i, (_, axis, mesh, _) in sharded.items():
+            tensor = graph.tensors[i]
+            may_follow = not splits[i] and tensor.view is None and KIND_OF_ROLE[tensor.role] in spec.following_kinds
+            if may_follow and shapes[i][axis] >= spec.sizes[mesh]:
+                splits[i] = ((axis, mesh),)
+                implicit.append(i)
     found = Sharding(graph, spec, shapes, tuple(splits))
     whole = _bases_left_whole(found, implicit)
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
@@ -164,10 +221,17 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
             views[sharding.base_with_split[i]].append(i)
     found = set()
     for base, followers in views.items():
-        if followers and all(sharding.splits[i] is None for i in followers):
-            coordinates = _coordinates_to_try(sharding, base, followers)
-            if not all(_all_follow(sharding, base, followers, point) for point in coordinates):
-                found.add(base)
+        if not followers or any(sharding.splits[i] is not None for i in followers):
+            continue
+        points, split = _coordinates_to_try(sharding, base, followers), sharding.splits[base] or ()
+        try:
+            for point in points:
+                share = share_of(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, point)
+                shares = {base: (share, split)}
+                for i in followers:
+                    shares[i] = share_of_view(sharding, i, *shares[sharding.base(i)], point)
+        except InvalidIrShapes:
+            found.add(base)
     return found
 
 
@@ -185,18 +249,6 @@ def _coordinates_to_try(sharding: Sharding, base: int, followers: Sequence[int])
         refusal = limits.limit_error(limits.SHARES, f"the tensor {tensor!r}")
         raise spec_error(refusal.message, "$", refusal.hint, reason="shard_view", tensor=tensor)
     return [{**origin, **dict(zip(names, point, strict=True))} for point in product(*values)]
-
-
-def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], point: Mapping[str, int]) -> bool:
-    split = sharding.splits[base] or ()
-    local = {base: share_of(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, point)}
-    splits = {base: split}
-    try:
-        for i in followers:
-            local[i], splits[i] = share_of_view(sharding, i, local[sharding.base(i)], splits[sharding.base(i)], point)
-    except InvalidIrShapes:
-        return False
-    return True
 
 
 def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split | None:
@@ -224,3 +276,78 @@ def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> 
 def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
     contract = spec.contracts.get(KIND_OF_ROLE[tensor.role], ())
     return tuple((axis, mesh) for axis, mesh in contract if axis < len(shape) and shape[axis] >= spec.sizes[mesh])
+
+
+def local_graph_of(sharding: Sharding, rank: int) -> Graph:
+    """Return the graph that ``rank`` runs: the same nodes, with the rank's shares of the tensors."""
+    graph, spec = sharding.graph, sharding.spec
+    coordinates = spec.coordinates(rank)
+    splits = [split or () for split in sharding.splits]
+    rows = zip(graph.tensors, sharding.shapes, splits, strict=True)
+    shares = [share_of(tensor, shape, split, spec, coordinates) for tensor, shape, split in rows]
+    for i in sharding.views_after_bases:
+        base = sharding.base(i)
+        shares[i], splits[i] = share_of_view(sharding, i, shares[base], splits[base], coordinates)
+    return msgspec.structs.replace(graph, tensors=tuple(shares))
+
+
+def share_of(tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec, point: Mapping[str, int]) -> Tensor:
+    """Return the share of a tensor at the mesh coordinates ``point``."""
+    if not split:
+        return tensor
+    share: list[int | str] = list(tensor.shape)
+    for axis, mesh in split:
+        share[axis] = rows_of(shape[axis], spec.sizes[mesh], point[mesh])
+    return msgspec.structs.replace(tensor, shape=tuple(share))
+
+
+def share_of_view(
+    sharding: Sharding, i: int, base_share: Tensor, base_split: Split, point: Mapping[str, int]
+) -> tuple[Tensor, Split]:
+    """Return the share of view ``i`` at mesh coordinates ``point``, and its split. ``base_share``: share of its base.
+
+    Offset and size scale with the ratio of ``base_share`` to the base. Without an explicit split, the base's split is
+    tried, then each other axis if only one is split. Raises ``InvalidIrShapes`` (``shard_view``) if no split fits.
+    """
+    tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
+    view = tensor.view
+    assert view is not None
+    if not base_split and not sharding.splits[i]:
+        return tensor, ()
+    base_bytes = tensor_bytes(sharding.shapes[base], base_share.dtype)
+    base_share_bytes = tensor_bytes(_resolved(base_share, sharding.shapes[base]), base_share.dtype)
+    length = tensor_bytes(shape, tensor.dtype) if view.byte_length is None else view.byte_length
+    if not base_bytes or view.byte_offset * base_share_bytes % base_bytes or length * base_share_bytes % base_bytes:
+        raise _misfit(tensor, "its bytes do not divide into equal shares")
+    for axis, _ in base_split:
+        blocks = prod(sharding.shapes[base][:axis])  # number of equal parts of the base that this split divides
+        if view.byte_offset * blocks % base_bytes or length * blocks % base_bytes:
+            raise _misfit(tensor, "it has only some of the rows that are split, so only some ranks have it")
+    offset, share_bytes = (bytes_ * base_share_bytes // base_bytes for bytes_ in (view.byte_offset, length))
+    strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
+    explicit = sharding.splits[i]
+    candidates = [explicit or ()]
+    if explicit is None:
+        candidates = [base_split] if all(axis < len(shape) for axis, _ in base_split) else []
+        if len(base_split) == 1:
+            candidates += [((axis, base_split[0][1]),) for axis in range(len(shape)) if axis != base_split[0][0]]
+    for split in candidates:
+        if any(shape[axis] < sharding.spec.sizes[mesh] for axis, mesh in split):
+            continue
+        share = share_of(tensor, shape, split, sharding.spec, point)
+        stored_shape = [d for axis, d in enumerate(_resolved(share, shape)) if strides is None or strides[axis]]
+        if tensor_bytes(stored_shape, tensor.dtype) == share_bytes and not offset % itemsize(tensor.dtype):
+            return msgspec.structs.replace(share, view=View(view.base_tensor_uid, offset, share_bytes, strides)), split
+    raise _misfit(tensor, "none of its axes matches the split")
+
+
+def _resolved(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a share as integers; the global ``shape`` gives the sizes of named dimensions."""
+    return tuple(d if isinstance(d, int) else shape[axis] for axis, d in enumerate(tensor.shape))
+
+
+def _misfit(tensor: Tensor, why: str) -> InvalidIrShapes:
+    assert tensor.view is not None
+    message = f"the view {tensor.id!r} cannot follow the split of its base {tensor.view.base_tensor_uid!r}: {why}."
+    hint = "Give the split of the view, split the base along another axis, or leave it whole (null)."
+    return spec_error(message, "$", hint, reason="shard_view", tensor=tensor.id)

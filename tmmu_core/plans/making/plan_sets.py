@@ -18,9 +18,8 @@ from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, check_world, read_spec
-from tmmu_core.graph.sharding.splits import shard
+from tmmu_core.graph.sharding.splits import Sharding, local_graph_of, shard
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.metrics import over_limits
