@@ -152,44 +152,32 @@ def _quantised_convolution(call: Call) -> int | None:
     return None if found is None else found + 2 * call.output_elements
 
 
-def _attention(first: int, key_products: int, value_products: int, elementwise: int, axis: int = -2) -> Formula:
-    """Return the formula for inputs q [B, H, S, D], k [B, G, L, D], v [B, G, L, E]; q is input ``first``.
+def _attention(
+    call: Call, first: int, key_products: int, value_products: int, elementwise: int, axis: int = -2
+) -> int | None:
+    """Inputs: q [B, H, S, D], k [B, G, L, D], v [B, G, L, E]; q is input ``first``, ``axis`` is the axis of S and L.
 
-    ``axis`` is the axis of S and L. Each of the B·H·S·L scores costs ``key_products`` products along D,
-    ``value_products`` products along E, and ``elementwise`` operations.
+    Each of the B·H·S·L scores costs ``key_products`` products along D, ``value_products`` products along E, and
+    ``elementwise`` operations.
     """
-
-    def formula(call: Call) -> int | None:
-        q, k, v = call.inputs[first : first + 3]
-        if not len(q) == len(k) == len(v) > -axis or q[-1] != k[-1]:
-            return None
-        return prod(q[:-1]) * k[axis] * (2 * (key_products * q[-1] + value_products * v[-1]) + elementwise)
-
-    return formula
+    q, k, v = call.inputs[first : first + 3]
+    if not len(q) == len(k) == len(v) > -axis or q[-1] != k[-1]:
+        return None
+    return prod(q[:-1]) * k[axis] * (2 * (key_products * q[-1] + value_products * v[-1]) + elementwise)
 
 
-def _recurrent(gates: int) -> Formula:
+def _recurrent(gates: int, call: Call) -> int | None:
     """ONNX: X [T, B, I], W [directions, gates·H, I], R [directions, gates·H, H]; 4 more operations per gate value."""
-
-    def formula(call: Call) -> int | None:
-        x, w, r = call.inputs[:3]
-        if len(x) != 3 or len(w) != 3 or len(r) != 3 or w[1] != gates * r[2]:
-            return None
-        return x[0] * x[1] * (2 * (prod(w) + prod(r)) + 4 * w[0] * w[1])
-
-    return formula
+    x, w, r = call.inputs[:3]
+    if len(x) != 3 or len(w) != 3 or len(r) != 3 or w[1] != gates * r[2]:
+        return None
+    return x[0] * x[1] * (2 * (prod(w) + prod(r)) + 4 * w[0] * w[1])
 
 
 def _rnn_layer(call: Call) -> int:
     """PyTorch's layer on the CPU: x [T, B, I], weights [gates·H, I], [gates·H, H]; 8 more operations per gate value."""
     rows, weights = prod(call.inputs[0][:-1]), prod(call.inputs[1]) + prod(call.inputs[2])
     return rows * (2 * weights + 8 * call.inputs[1][0])
-
-
-def _linalg(call: Call) -> int:
-    """Dense factorizations and solvers: about 2·n³ for each matrix."""
-    shape = max(call.inputs, key=prod)
-    return 2 * prod(shape[:-2]) * max(shape[-2:]) ** 2 * min(shape[-2:])
 
 
 FORMULAS: dict[str, Formula] = {
@@ -207,7 +195,10 @@ FORMULAS: dict[str, Formula] = {
     "scattered": lambda call: max(map(prod, call.inputs[1:])),
     # 5·N·(⌊log₂ N⌋ + 1), as a complex transform of all N elements.
     "fft": lambda call: 5 * (count := max(call.input_elements, call.output_elements)) * count.bit_length(),
-    "linalg": _linalg,
+    # Dense factorizations and solvers: about 2·n³ for each matrix of the largest input.
+    "linalg": lambda call: (
+        2 * prod((shape := max(call.inputs, key=prod))[:-2]) * max(shape[-2:]) ** 2 * min(shape[-2:])
+    ),
     "rnnlayer": _rnn_layer,
     "rnnlayerbackward": lambda call: 2 * _rnn_layer(call),
     # 2 for each element of the target: the last input, or the one before the weights.
@@ -228,11 +219,11 @@ FORMULAS: dict[str, Formula] = {
     "qlinearconv": _quantised_convolution,
     # Forward: q·kᵀ, its softmax, and the product with v. Backward (input 0 is the gradient): the scores again, then
     # the gradients of v, of the scores, of q and of k.
-    "attention": _attention(0, 1, 1, 6),
-    "attentionbackward": _attention(1, 3, 2, 8),
-    "attentionheadslast": _attention(0, 1, 1, 6, axis=-3),
-    "attentionheadslastbackward": _attention(1, 3, 2, 8, axis=-3),
-    "lstm": _recurrent(4),
-    "gru": _recurrent(3),
-    "rnn": _recurrent(1),
+    "attention": lambda call: _attention(call, 0, 1, 1, 6),
+    "attentionbackward": lambda call: _attention(call, 1, 3, 2, 8),
+    "attentionheadslast": lambda call: _attention(call, 0, 1, 1, 6, axis=-3),
+    "attentionheadslastbackward": lambda call: _attention(call, 1, 3, 2, 8, axis=-3),
+    "lstm": partial(_recurrent, 4),
+    "gru": partial(_recurrent, 3),
+    "rnn": partial(_recurrent, 1),
 }

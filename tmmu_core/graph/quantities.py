@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from fractions import Fraction
 
 from tmmu_core.base import strict
@@ -82,7 +83,12 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
     pairs: list[tuple[str | None, str]] = []
     rest = text
     while rest := rest.strip():
-        name, rest = _split_quoted_name(rest)
+        name: str | None = None
+        if rest.startswith('"'):
+            with suppress(ValueError):  # the quote is part of a value
+                quoted, end = json.JSONDecoder().raw_decode(rest)
+                if rest[end:].lstrip().startswith("="):
+                    name, rest = quoted, rest[end:].lstrip()[1:]
         value, rest = [*_COMMA.split(rest, maxsplit=1), ""][:2]
         if name is None:
             before, equals, value = value.rpartition("=")
@@ -96,19 +102,6 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
             raise ValueError(f"{name!r} occurs twice." if name else several)
         pairs.append((name, value.strip()))
     return pairs
-
-
-def _split_quoted_name(rest: str) -> tuple[str | None, str]:
-    """Return ``(name, text after "=")`` if ``rest`` begins with a quoted name and ``=``, else ``(None, rest)``."""
-    if rest.startswith('"'):
-        try:
-            name, end = json.JSONDecoder().raw_decode(rest)
-        except ValueError:
-            return None, rest
-        after = rest[end:].lstrip()
-        if after.startswith("="):
-            return name, after[1:]
-    return None, rest
 
 
 def pair_texts(pairs: Iterable[tuple[str | None, int]]) -> list[str]:

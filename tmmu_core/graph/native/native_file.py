@@ -4,7 +4,6 @@ Writing is deterministic: equal graphs give equal bytes. The published schema is
 """
 
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cbor2
@@ -73,22 +72,18 @@ def decode(data: bytes, name: str = "") -> Graph:
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # The first program version omitted the dtype float32 and the shape (): decode again to find missing fields.
         # A missing ``dtype`` is the default object itself.
-        notes = _first_version_notes(document.decode(data, dict[str, Any])["tensors"])
-        graph = msgspec.structs.replace(graph, notes=notes)
+        tensors = document.decode(data, dict[str, Any])["tensors"]
+        shapeless = [i for i, tensor in enumerate(tensors) if "shape" not in tensor]
+        untyped = sum("dtype" not in tensor for tensor in tensors)
+        # A file that contains float32 or the shape () is not of the first version: a shape is then required.
+        if shapeless and any(tensor.get("dtype") == _DEFAULT_DTYPE or tensor.get("shape") == [] for tensor in tensors):
+            tensor_id, path = tensors[shapeless[0]]["id"], f"$.tensors[{shapeless[0]}]"
+            message = f'{path} (the tensor {tensor_id!r}): the required field "shape" is missing.'
+            raise InvalidIrShapes(message, hint="Add the field.", reason="missing_field", path=path, tensor=tensor_id)
+        counts = {"no dtype and are read as float32": untyped, "no shape and are read as scalars": len(shapeless)}
+        notes = [f"{n:,} of {len(tensors):,} tensors have {what}." for what, n in counts.items() if n]
+        graph = msgspec.structs.replace(graph, notes=tuple(notes))
     return normalise_dtypes(graph)
-
-
-def _first_version_notes(tensors: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return notes on tensors without dtype or shape, which the first version omitted. Raises ``InvalidIrShapes``."""
-    shapeless = [i for i, tensor in enumerate(tensors) if "shape" not in tensor]
-    untyped = sum("dtype" not in tensor for tensor in tensors)
-    # A file that contains float32 or the shape () is not of the first version: a shape is then required.
-    if shapeless and any(tensor.get("dtype") == _DEFAULT_DTYPE or tensor.get("shape") == [] for tensor in tensors):
-        name, path = tensors[shapeless[0]]["id"], f"$.tensors[{shapeless[0]}]"
-        message = f'{path} (the tensor {name!r}): the required field "shape" is missing.'
-        raise InvalidIrShapes(message, hint="Add the field.", reason="missing_field", path=path, tensor=name)
-    counts = {"no dtype and are read as float32": untyped, "no shape and are read as scalars": len(shapeless)}
-    return tuple([f"{n:,} of {len(tensors):,} tensors have {what}." for what, n in counts.items() if n])
 
 
 def encode_json(graph: Graph) -> bytes:
