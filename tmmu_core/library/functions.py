@@ -19,21 +19,8 @@ from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import verify_finished
-from tmmu_core.library.arguments import (
-    Capacities,
-    FitOptions,
-    PlanOptions,
-    Share,
-    Source,
-    allowed_moves,
-    amount_of_bytes,
-    capacity_of,
-    is_training_module,
-    open_source,
-    plan_opened,
-    request_of,
-    suggest_options,
-)
+from tmmu_core.library import arguments
+from tmmu_core.library.arguments import Capacities, FitOptions, PlanOptions, Share, Source, suggest_options
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.pack import Packed, PackOptions, problem_of, with_constraints
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
@@ -75,7 +62,7 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     >>> tmmu.read("sample_graphs/mixed_sizes.tmmu.json").name
     'mixed_sizes'
     """
-    opened = open_source(source, dims)
+    opened = arguments.open_source(source, dims)
     if isinstance(opened, Graph) and dims:
         refuse_unused_dims(opened, dims)
         sizes = {name: Dim(size, size) for name, size in resolve_dims(opened, dims).items() if name in dims}
@@ -163,12 +150,12 @@ def plan(
     >>> plan.extent_bytes, plan.lower_bound_bytes
     (270336, 270336)
     """
-    request = request_of({**options, "capacity": capacity})
-    if is_training_module(source):
+    request = arguments.request_of({**options, "capacity": capacity})
+    if arguments.is_training_module(source):
         from tmmu_core.library.torch_fit import TorchModel, eager_graph
 
         source = eager_graph(TorchModel(source, example_inputs))
-    result = plan_opened(open_source(source, request.dims, example_inputs), request, progress)
+    result = arguments.plan_opened(arguments.open_source(source, request.dims, example_inputs), request, progress)
     return Plan.of(result.plan, result)
 
 
@@ -234,11 +221,11 @@ rank, world_size, shard_spec, addressing, progress : optional
     ('fits', 270336)
     """
     args: dict[str, Any] = {**options, "capacity": capacity}
-    capacity_of(capacity)  # reject it before the module is traced
+    arguments.capacity_of(capacity)  # reject it before the module is traced
     loss, optimizer, reserve, largest = (args.pop(name, None) for name in ("loss", "optimizer", "reserve", "largest"))
-    is_module = is_training_module(source)
+    is_module = arguments.is_training_module(source)
     dims = args.pop("dims", None) if is_module else None
-    request = request_of(args)
+    request = arguments.request_of(args)
     if is_module:
         from tmmu_core.library.torch_fit import TorchModel, fit_sized, module_moves
 
@@ -250,10 +237,10 @@ rank, world_size, shard_spec, addressing, progress : optional
     if loss is not None or optimizer is not None or reserve or largest is not None:
         what = "loss, optimizer, reserve and largest need a PyTorch module in training mode."
         raise UnreadableInput(what, hint="Call module.train(), or omit them. For a graph, use tmmu fit --largest.")
-    graph = open_source(source, request.dims, example_inputs)
+    graph = arguments.open_source(source, request.dims, example_inputs)
     if not isinstance(graph, Graph):
         raise UnreadableInput("the source has no graph.", hint="Give the graph, because a fit changes its nodes.")
-    return fit_graph(graph, request, capacity, allowed_moves(allow, max_cost, keep_phases), progress)
+    return fit_graph(graph, request, capacity, arguments.allowed_moves(allow, max_cost, keep_phases), progress)
 
 
 @suggest_options(PackOptions)
@@ -309,7 +296,9 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
     """
     alignment, capacity, minimise = options.get("alignment"), options.get("capacity"), options.get("minimise")
     columns = {"lower": lower, "upper": upper, "size": size, "alignment": 1 if alignment is None else alignment}
-    problem, row_of_buffer = problem_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
+    problem, row_of_buffer = problem_of(
+        columns, None if capacity is None else arguments.amount_of_bytes("capacity", capacity)
+    )
     problem = with_constraints(problem, row_of_buffer, options)
     request = PlanRequest(planner=options.get("planner") or "auto")
     request = request if minimise is None else request.but(options={"minimise": minimise})
@@ -379,7 +368,7 @@ def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     >>> tmmu.verify(tmmu.plan("sample_graphs/mixed_sizes.tmmu.json")).ok
     True
     """
-    opened = open_source(plan)
+    opened = arguments.open_source(plan)
     if isinstance(opened, Trace) and not opened.complete:
         return verify_finished(opened.plan, complete=False).verdict
     checked = as_plan(opened)

@@ -200,17 +200,15 @@ class TorchModel:
         return replace(self, example_inputs=tree_map_only(torch.Tensor, resized, self.example_inputs))
 
 
-def _axis_of(name: str) -> int:
-    """Return the axis of a name in ``dims``: the number after the last dot, 1 for "seq…" and "len…", else 0."""
-    number = name.rpartition(".")[2]
-    if number.isdecimal() and "." in name:
-        return int(number)
-    return int(name.lower().startswith(("seq", "len")))
-
-
 def _at_sizes(model: TorchModel, sizes: Mapping[str, int]) -> TorchModel:
-    """Return the model with its inputs at ``sizes``. Raises ``UnreadableInput`` for two names of one axis."""
-    axes = {_axis_of(name): name for name in sizes}
+    """Return the model with its inputs at ``sizes``. Raises ``UnreadableInput`` for two names of one axis.
+
+    The axis of a name is the number after its last dot, else 1 for "seq…" and "len…", else 0.
+    """
+    axes: dict[int, str] = {}
+    for name in sizes:
+        _, dot, number = name.rpartition(".")
+        axes[int(number) if dot and number.isdecimal() else int(name.lower().startswith(("seq", "len")))] = name
     if len(axes) < len(sizes):
         hint = 'Names that begin with "seq" or "len" are axis 1, other names are axis 0; "x.2" is axis 2.'
         raise UnreadableInput(f"dims: {', '.join(map(repr, sizes))} name the same axis of the inputs.", hint=hint)

@@ -266,7 +266,15 @@ def apply_plan(
             message, hint = f"{what}; nothing was committed.", "Give a larger block, or let apply_plan map the arena."
             raise ArenaTooSmall(message, capacity=given, required=needed, hint=hint, **diagnostics)
         arenas[arena.name] = handle
-    _check_addresses(placed, arenas)
+    base_of_arena = np.array([arenas[arena.name].base_ptr for arena in placed.arenas], np.uint64)
+    addresses = base_of_arena[placed.arena] + placed.offset
+    for k in np.flatnonzero(addresses % placed.alignment)[:1].tolist():
+        tensor = placed.row(k)
+        place = f"tensor {tensor.tensor_id!r} would lie at address {int(addresses[k]):#x}"
+        message = f"{place}, which is not a multiple of {tensor.alignment} B."
+        hint = "Set the arena's alignment to the largest alignment of its tensors."
+        diagnostics = {"operator": OPERATOR, "arena": tensor.arena, "logical_slot": tensor.logical_slot}
+        raise AlignmentViolation(message, tensor=tensor.tensor_id, hint=hint, **diagnostics)
 
     applied = Applied(plan, arenas, security)
     is_of_caller = np.array([not arenas[arena.name].is_zeroed for arena in plan.arenas], np.bool_)[plan.arena]
@@ -274,19 +282,6 @@ def apply_plan(
         if int(plan.storage[row]) not in applied.resident:
             applied.zero_tensor(plan.tensor_ids[row])
     return applied
-
-
-def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
-    base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas], np.uint64)
-    addresses = base[plan.arena] + plan.offset
-    misaligned = np.flatnonzero(addresses % plan.alignment)
-    if len(misaligned):
-        row = plan.row(int(misaligned[0]))
-        place = f"tensor {row.tensor_id!r} would lie at address {int(addresses[misaligned[0]]):#x}"
-        message = f"{place}, which is not a multiple of {row.alignment} B."
-        hint = "Set the arena's alignment to the largest alignment of its tensors."
-        tensor, arena, slot = row.tensor_id, row.arena, row.logical_slot
-        raise AlignmentViolation(message, operator=OPERATOR, arena=arena, logical_slot=slot, tensor=tensor, hint=hint)
 
 
 def prepare_memory(

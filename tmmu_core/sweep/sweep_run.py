@@ -8,6 +8,7 @@ import hashlib
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby, product
@@ -144,7 +145,7 @@ def error_row(point: Point, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(source: Source, point: Point) -> dict[str, Any]:
-    opened = _read_cached(source, tuple(sorted(limits.overrides().items())))
+    opened = _read_cached(source, tuple(sorted(limits.overrides().items())))  # the limits are part of the cache key
     if isinstance(opened, Graph) and point.request.dims:
         opened = read_at(opened, point.request.dims, source.data, source.name)
     if isinstance(opened, Plan | Trace):
@@ -156,12 +157,8 @@ def _row(source: Source, point: Point) -> dict[str, Any]:
         return figures(result.plan, result.warnings)
     if not isinstance(opened, Graph):
         raise InvalidIrShapes("an instance has no graph to fit.", reason="instance", hint="Give the graph.")
-    return _fitted_row(opened, point.request, point.capacity)
-
-
-def _fitted_row(graph: Graph, request: PlanRequest, capacity: Mapping[str, int]) -> dict[str, Any]:
-    limit = Capacity(capacity.get(""), {arena: size for arena, size in capacity.items() if arena})
-    fitted = fit(initial_candidate(graph, request.but(one_memory="" in capacity)), limit, Allowed())
+    limit = Capacity(point.capacity.get(""), {arena: size for arena, size in point.capacity.items() if arena})
+    fitted = fit(initial_candidate(opened, point.request.but(one_memory="" in point.capacity)), limit, Allowed())
     row = figures(fitted.best.plan, fitted.warnings) | {"extent_bytes": sum(extents(fitted.best.plan).values())}
     row |= {name: getattr(fitted, name) for name in ("lower_bound_bytes", "answer", "over_bytes")}
     return row | {"cost": {**vars(fitted.best.cost), "moves": len(fitted.best.moves)}}
@@ -182,7 +179,6 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
 
 @lru_cache(maxsize=CACHED_SOURCES)
 def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened:
-    """Return the content of a source; ``_limits`` is only a part of the cache key. Raises ``TmmuError``."""
     return read_any(source.data, source.name)
 
 
@@ -264,9 +260,12 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
 
 
 def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point, ...]) -> Any:
-    """Return the future of a batch. The source is a separate task, which all its batches share."""
+    """Return the future of a batch. The source is a separate task, which all its batches share.
+
+    It is a task, not data, so that the scheduler can run it again if the worker that has the source dies.
+    """
     source = sources[batch[0].source]
-    shared = client.submit(same_source, source, key=f"tmmu-source-{source.digest}")
+    shared = client.submit(copy, source, key=f"tmmu-source-{source.digest}")
     return client.submit(run_batch, shared, batch, limits.overrides(), key=key)
 
 
@@ -287,8 +286,3 @@ def run_batch(source: Source, points: tuple[Point, ...], overrides: Mapping[str,
     """Return the results of a batch, on a worker. ``overrides``: limits that the user set (``--no-run``)."""
     with limits.overridden(overrides):
         return tuple(run_point(source, point) for point in points)
-
-
-def same_source(source: Source) -> Source:
-    """Return the source: a task that the scheduler can run again if the worker that has the source dies."""
-    return source

@@ -125,7 +125,15 @@ def measure_litert(model: bytes) -> dict[str, int]:
             first = int(array.ctypes.data)
             ranges.append(((first, first + array.nbytes), details["index"] < tensors_in_file))
     inputs = {int(interpreter.tensor(details["index"])().ctypes.data) for details in interpreter.get_input_details()}
-    arena = _arena_range([span for span, _ in ranges], inputs)
+    # The arena is the range around an input, up to a gap larger than the sum of all aligned sizes.
+    largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for (first, end), _ in ranges)
+    arena = (0, 0)
+    for first, end in sorted(span for span, _ in ranges):
+        if first - arena[1] > largest_gap:
+            if any(arena[0] <= address < arena[1] for address in inputs):
+                break
+            arena = (first, first)
+        arena = (arena[0], max(arena[1], end))
     in_arena = [(span, is_of_file) for span, is_of_file in ranges if arena[0] <= span[0] < arena[1]]
     tensors = [span for span, is_of_file in in_arena if is_of_file]
     return {
@@ -134,19 +142,6 @@ def measure_litert(model: bytes) -> dict[str, int]:
         "scratch": sum(end - first for (first, end), is_of_file in in_arena if not is_of_file),
         "outside": sum(end - first for (first, end), _ in ranges if not arena[0] <= first < arena[1]),
     }
-
-
-def _arena_range(ranges: Sequence[ByteRange], inputs: set[int]) -> ByteRange:
-    """Return the arena: the bytes around an input, up to a gap larger than the sum of all aligned sizes."""
-    largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for first, end in ranges)
-    first, last = 0, 0
-    for span in sorted(ranges):
-        if span[0] - last > largest_gap:
-            if any(first <= address < last for address in inputs):
-                break
-            first = span[0]
-        last = max(last, span[1])
-    return first, last
 
 
 def compare_micro(models: bytes, length: int) -> dict[str, Any]:
@@ -226,6 +221,8 @@ def measure_torch(data: bytes, sizes: dict[str, int]) -> dict[str, Any]:
     """
     import torch
 
+    from tmmu_core.fitting.pytorch.fx_memory import LiveBytes
+
     torch.set_num_threads(1)
     with torch.no_grad():
         program = _eager_program(data, sizes)
@@ -235,10 +232,20 @@ def measure_torch(data: bytes, sizes: dict[str, int]) -> dict[str, Any]:
         program.forward(*program.example)  # a first run fills caches
         with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             program.forward(*program.example)
-        steps = _live_bytes_by_step(program, weights)
+        steps: list[int] = []
+
+        class Steps(LiveBytes):
+            def _measure(self) -> None:
+                self.remove_freed()
+                steps.append(self.held_bytes - weight_bytes)
+
+        weight_bytes = LiveBytes(weights).held_bytes
+        with Steps([*weights, *program.example]):
+            program.forward(*program.example)
     inputs = sum(tensor.untyped_storage().nbytes() for tensor in program.example)
     events = sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns())
     live = accumulate((event.nbytes() for event in events if event.name() == "[memory]"), initial=0)
+    del steps[:1]  # the size before the run
     return {"tensors": max(steps, default=0), "allocated": inputs + max(live), "steps": steps}
 
 
@@ -264,23 +271,6 @@ def _eager_program(data: bytes, sizes: dict[str, int]) -> Any:
                     values.pop(tensor, None)
 
     return Eager(read_program(data).at(sizes))
-
-
-def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:
-    """Run the program; return the bytes of all storages after each operator, without those of ``weights``."""
-    from tmmu_core.fitting.pytorch.fx_memory import LiveBytes
-
-    sizes: list[int] = []
-
-    class Steps(LiveBytes):
-        def _measure(self) -> None:
-            self.remove_freed()
-            sizes.append(self.held_bytes)
-
-    weight_bytes = LiveBytes(weights).held_bytes
-    with Steps([*weights, *program.example]):
-        program.forward(*program.example)
-    return [size - weight_bytes for size in sizes[1:]]  # the first size is that before the run
 
 
 def _tensor_names(value: Any) -> set[str]:
