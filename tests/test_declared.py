@@ -11,8 +11,7 @@ from tests.support.build import chain
 from tests.support.paths import ROOT, SAMPLES, read_graph_file
 from tmmu_core import SPEC_VERSION
 from tmmu_core.base import errors
-from tmmu_core.base.errors import ContractError
-from tmmu_core.base.manifest import OPERATORS
+from tmmu_core.base.errors import OPERATORS, ContractError
 from tmmu_core.plans.making.engine import plan_graph
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tmmu_core.base.manifest import SPEC_VERSION as SPEC_VERSION
+from tmmu_core.base.errors import SPEC_VERSION as SPEC_VERSION
 
 if TYPE_CHECKING:
     from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes, MissingExtra, TmmuError, UnreadableInput

@@ -8,9 +8,8 @@ from app.session.planning import Shown
 from app.session.view_state import GRAPH_PARTS, Choice
 from app.session.work.jobs import job_table, memoized
 from tmmu_core.graph.model import Origin
-from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, visible_part
+from tmmu_core.graph.modules.collapsed_graph import GraphView, Tree, ViewRequest, tree_of, visible_part
 from tmmu_core.graph.modules.module_paths import Path
-from tmmu_core.graph.modules.module_tree import Tree, tree_of
 
 MODEL, AROUND = GRAPH_PARTS
 RADIUS = 2  # default distance from the selection, in edges

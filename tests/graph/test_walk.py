@@ -13,13 +13,14 @@ from tmmu_core.graph.modules.collapsed_graph import (
     MAX_NEIGHBOURHOOD_VERTICES,
     MAX_VERTICES,
     Collapsed,
+    Tree,
     ViewRequest,
     collapse,
+    tree_of,
     visible_part,
     writer_of,
 )
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.graph.modules.module_tree import Tree, tree_of
 
 
 def grown(which: Graph) -> tuple[GraphIndex, Tree]:

@@ -1,6 +1,6 @@
 """Cost of operators: floating-point operations, computed from an operator and the shapes of its operands.
 
-:mod:`.operator_table` names the formula of each operator; ``FORMULAS`` maps these names to functions.
+:mod:`.operators` names the formula of each operator; ``FORMULAS`` maps these names to functions.
 
 In a contraction (matrix product, convolution, attention), each multiplication and each addition counts as one
 operation. In other operators, each arithmetic operation, comparison or elementary function (``exp``, ``tanh`` …) on an

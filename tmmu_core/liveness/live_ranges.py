@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.disjoint_sets import DisjointSets
+from tmmu_core.base.components import DisjointSets
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.liveness.live_model import I64, U64, Timeline

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import strict
-from tmmu_core.base.cycles import nodes_on_cycles
+from tmmu_core.base.components import nodes_on_cycles
 from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle, source_of_errors
 from tmmu_core.graph.index import I64, GraphIndex, index_graph
 from tmmu_core.graph.model import Graph, Mode, Phase, Preset

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.base.cbor import Encoded, H, NotCanonical, Table, cbor_canonical
-from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
-from tmmu_core.base.manifest import SPEC_VERSION
+from tmmu_core.base.errors import SPEC_VERSION, U64_MAX, InvalidIrShapes
 from tmmu_core.graph.index import names_of
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.native_file import normal_form

@@ -15,8 +15,7 @@ from app.session.planning import Shown
 from app.texts import numbers
 from tmmu_core.base.escaping import visible
 from tmmu_core.graph.index import GraphIndex
-from tmmu_core.graph.modules.collapsed_graph import MAX_VERTICES, GraphView, Vertex
-from tmmu_core.graph.modules.module_tree import Tree
+from tmmu_core.graph.modules.collapsed_graph import MAX_VERTICES, GraphView, Tree, Vertex
 from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
 HEIGHT = 600

@@ -11,7 +11,7 @@ import pytest
 from app.cli.main import run
 from tests.judge.faults import refigured, rehashed
 from tests.support.paths import SAMPLES
-from tmmu_core.base.manifest import OPERATORS
+from tmmu_core.base.errors import OPERATORS
 from tmmu_core.formats.planfile import checkpoint as writing
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.disjoint_sets import DisjointSets
+from tmmu_core.base.components import DisjointSets
 from tmmu_core.fitting.order.order_model import csr, csr_rows, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas

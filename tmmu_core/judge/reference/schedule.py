@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from typing import NoReturn
 
-from tmmu_core.base.cycles import nodes_on_cycles
+from tmmu_core.base.components import nodes_on_cycles
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import INPUTS_STEP, Graph, Mode, Node, Preset, Tensor

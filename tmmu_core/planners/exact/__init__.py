@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.base.disjoint_sets import DisjointSets
+from tmmu_core.base.components import DisjointSets
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, possible_extent
 from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.base.disjoint_sets import DisjointSets
+from tmmu_core.base.components import DisjointSets
 from tmmu_core.planners.native import library, native
 from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.local_search import HARD, LARGEST, Pair, Placement, ReuseModel

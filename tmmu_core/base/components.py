@@ -1,10 +1,39 @@
-"""Find the nodes on cycles of a directed graph."""
+"""Components of graphs: disjoint sets of numbers (union-find), and the nodes on cycles of a directed graph."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 T = TypeVar("T", bound=Hashable)
+
+
+class DisjointSets:
+    """Sets of the numbers 0 … n − 1 that can be joined. The name of a set is its lowest number."""
+
+    def __init__(self, count: int) -> None:
+        self.parent = np.arange(count, dtype=np.int64)
+
+    def find(self, i: int) -> int:
+        """Return the name of the set that contains ``i``."""
+        parent = self.parent
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = int(parent[i])
+        return i
+
+    def join(self, i: int, j: int) -> None:
+        """Merge the sets that contain ``i`` and ``j``."""
+        a, b = self.find(i), self.find(j)
+        self.parent[max(a, b)] = min(a, b)
+
+    def names(self) -> NDArray[np.int64]:
+        """Return an array (n,): for each number, the name of its set. Callers must not change it."""
+        joined = np.flatnonzero(self.parent != np.arange(len(self.parent)))
+        self.parent[joined] = [self.find(i) for i in joined.tolist()]
+        return self.parent
 
 
 def nodes_on_cycles(edges: Iterable[tuple[T, T]]) -> set[T]:
