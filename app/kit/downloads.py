@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 from app.report.html_report import ReviewSection, build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
-from app.session import history, page_jobs, plan_rows, planning, review
-from app.session.opening import SAMPLES, content_of, samples, shelf
+from app.session import page_jobs, plan_rows, planning, review
+from app.session.opening import SAMPLES, STORE_KIND, content_of, samples, shelf
 from app.session.planning import Shown, request_of
 from app.session.review import Review
 from app.texts import numbers
@@ -90,7 +90,7 @@ def file_of(shown: Shown) -> str:
     paths = {f"sample:{sample.name}": sample.path for sample in samples()}
     if source in paths:
         return f"{SAMPLES.name}/{paths[source].relative_to(SAMPLES).as_posix()}"
-    if source.startswith(f"{history.KIND}:"):
+    if source.startswith(f"{STORE_KIND}:"):
         return f"{file_stem(shown.opened.name)}.plan.cbor"  # the page Export offers this file
     stored = shelf().get(source)
     name = stored[0] if stored is not None else shown.opened.name

@@ -6,8 +6,8 @@ from typing import Any
 import streamlit as st
 
 from app.kit import controls, downloads
-from app.session import history, review, state
-from app.session.opening import card_of
+from app.session import review, state
+from app.session.opening import card_of, store_url
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from tmmu_core.base.escaping import for_markdown
@@ -35,7 +35,7 @@ def draw(shown: Shown) -> None:
     with st.container(key="review"), st.expander(title, expanded=has_content, key=f"review-{shown.opened.source}"):
         left, right = st.columns([0.6, 0.4], gap="medium")
         with left:
-            if not history.url():
+            if not store_url():
                 st.caption("Kept until you reload the page. To keep or share it, download the review file.")
             author = state.bind("review.author", current.author, lambda name: review.sign(name.strip()))
             st.text_input("Your name", **author)

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from app.canvas.pack import NO_ORIGIN, Origin, arena_title, pack_plan
 from app.canvas.script import VIEWER, canvas_script
 from app.report import pictures
-from app.texts import change_text, markup, numbers, totals_text
+from app.texts import markup, numbers, totals_text
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.fitting.move import Move
@@ -232,10 +232,10 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     changed = list(islice(comparison.changes(), MOST_CHANGED))
     return {
         "of": comparison,
-        "sides": change_text.sides,
-        "heads": (("arena", *change_text.ARENA_FIGURES), ("tensor", "change", *change_text.TENSOR_FIGURES)),
-        "arenas": [change_text.arena_row(change, comparison) for change in comparison.arenas],
-        "totals": [[kind.replace("_", " "), *texts] for kind, *texts in change_text.kind_rows(comparison)],
-        "changed": [change_text.tensor_row(change, comparison) for change in changed],
+        "sides": totals_text.sides,
+        "heads": (("arena", *totals_text.ARENA_FIGURES), ("tensor", "change", *totals_text.TENSOR_FIGURES)),
+        "arenas": [totals_text.arena_change(change, comparison) for change in comparison.arenas],
+        "totals": [[kind.replace("_", " "), *texts] for kind, *texts in totals_text.kind_rows(comparison)],
+        "changed": [totals_text.tensor_change(change, comparison) for change in changed],
         "changed_shown": numbers.of(len(changed), int((comparison.kinds != 0).sum()), "changed tensor"),
     }

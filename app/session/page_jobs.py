@@ -130,10 +130,7 @@ def run_key(choice: Choice, planned: bytes = b"") -> tuple[object, ...]:
 
 
 def model_run(choice: Choice, planned: bytes = b"") -> Job[measure_model.Measured]:
-    """Return the job that runs the model at the chosen sizes and measures its memory.
-
-    ``planned``: the same TensorFlow Lite model with a plan. If given, TensorFlow Lite Micro runs both models.
-    """
+    """Return the job that measures the memory of the model or, with ``planned`` (its file with a plan), of both."""
     dims, runtime = (None, "tflm") if planned else (dict(choice.dims) or None, "")
 
     def run(progress: Progress) -> measure_model.Measured:

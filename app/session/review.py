@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from app.session import history, state
-from app.session.opening import MOVES, card_of, content_of, shelf
+from app.session import opening, state
+from app.session.opening import MOVES, card_of, content_of, shelf, with_store
 from app.session.planning import Shown, use_reviewed_plan
 from app.session.view_state import from_query, to_query
 from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
@@ -25,6 +25,9 @@ from tmmu_core.graph.native import document, unpacking
 
 SCHEMA = "tmmu_review/1"
 DECISIONS = ("approved", "changes requested", "rejected")
+_KEY = "tmmu.review"
+_SERVER_KEYS = {"graph": "source", "file": "file", "moves": "moves"}
+"""Keys of a link that name files of one server → fields of the choice. Bookmarks leave out these keys."""
 _EMBEDDED = re.compile(rb'<script type="application/json" id="tmmu-review">(.*?)</script>', re.S)
 
 
@@ -93,13 +96,10 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     date: str = ""
 
 
-_KEY = "tmmu.review"
-
-
 def current() -> Review:
     """Return the review of the open file: the stored one, which all visitors share, else that of the session."""
     source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
-    if (stored := history.with_store(lambda store: store.file(f"review:{source}"))) is not None:
+    if (stored := with_store(lambda store: store.file(f"review:{source}"))) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
     return own if own_source == source else Review(author=own.author)
 
@@ -107,7 +107,7 @@ def current() -> Review:
 def fault() -> TmmuError | None:
     """Return why the stored review cannot be read; ``None`` if it can be read, or without a store."""
     try:
-        if (store := history.store()) is not None:
+        if (store := opening.store()) is not None:
             store.file(f"review:{state.choice().source}")
     except TmmuError as error:
         return error
@@ -123,7 +123,7 @@ def change(edit: Callable[[Review], Review]) -> None:
         return msgspec.json.encode(msgspec.structs.replace(edit(latest), author=""))
 
     key, now = f"review:{source}", datetime.now(UTC)
-    stored = history.with_store(lambda store: store.change_file(key, "review.json", edited, now))
+    stored = with_store(lambda store: store.change_file(key, "review.json", edited, now))
     after = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
     state.put(_KEY, (source, msgspec.structs.replace(after, author=before.author)))
 
@@ -179,10 +179,6 @@ def link() -> str:
     return urlencode(to_query(state.choice()))
 
 
-_SERVER_KEYS = {"graph": "source", "file": "file", "moves": "moves"}
-"""Keys of a link that name files of one server → fields of the choice. Bookmarks leave out these keys."""
-
-
 def _portable(view: View) -> View:
     return View(view.name, urlencode([pair for pair in parse_qsl(view.link) if pair[0] not in _SERVER_KEYS]))
 
@@ -234,7 +230,8 @@ def open_file(data: bytes, name: str) -> None:
         document.check_version(document.text_field(text, "schema"), SCHEMA)
         file = document.decode(text, ReviewFile, "review")
     try:
-        graph, plan, moves = (_decoded(text, name) for text in (file.graph, file.plan, file.moves))
+        packed = [base64.b64decode(text, validate=True) for text in (file.graph, file.plan, file.moves)]
+        graph, plan, moves = (unpacking.unpack(data, name) for data in packed)
     except ValueError as error:
         raise UnreadableInput(f"the review file is damaged: {error}.", source=name, hint="Export it again.") from error
     source = shelf().put(file.graph_name, graph)
@@ -251,7 +248,3 @@ def open_file(data: bytes, name: str) -> None:
 
 def _encoded(data: bytes) -> str:
     return base64.b64encode(unpacking.pack(data)).decode()
-
-
-def _decoded(text: str, name: str) -> bytes:
-    return unpacking.unpack(base64.b64decode(text, validate=True), name)

@@ -6,10 +6,8 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.graph.model import ARENA_OF_ROLE, Graph
-from tmmu_core.graph.quantities import short_bytes
+from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
-from tmmu_core.plans.making.plan_sets import RankPlans
 from tmmu_core.plans.making.request_options import read_json_object
 
 MOST_RANKS = 16_384  # maximum number of ranks on the page Scale
@@ -88,12 +86,3 @@ def coordinates_text(spec: ShardSpec, rank: int) -> str:
     """Return the coordinates of a rank on the axes with several ranks: ``dp = 3, tp = 1``, or ``alone``."""
     coordinates = spec.coordinates(rank)
     return ", ".join(f"{name} = {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"
-
-
-def whole_parameters(ranks: RankPlans) -> str:
-    """Return the parameters that every rank has whole: ``161 of 267 parameters (1.20 MiB)``; "" for none."""
-    solution = ranks.classes[0].solution
-    whole = {t.id: t.shape for t in ranks.graph.tensors if ARENA_OF_ROLE[t.role] == "parameters"}
-    rows = [solution.plan.row_of.get(t.id) for t in solution.graph.tensors if whole.get(t.id) == t.shape]
-    nbytes = sum(int(solution.plan.size[row]) for row in rows if row is not None)
-    return f"{len(rows):,} of {len(whole):,} parameters ({short_bytes(nbytes)})" if rows else ""

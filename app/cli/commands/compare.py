@@ -8,7 +8,7 @@ from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, UsageError, print_
 from app.cli.options import AS_JSON, STORE, argument, flag, option
 from app.cli.resolve import MAX_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
-from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, kind_rows, sides, tensor_row
+from app.texts.totals_text import ARENA_FIGURES, TENSOR_FIGURES, arena_change, kind_rows, sides, tensor_change
 from tmmu_core.base import strict
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -77,7 +77,7 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
         return
     print_lines("")
     figures = [name if name == "optimality" else f">{name}" for name in ARENA_FIGURES]
-    table(("arena", *figures), [arena_row(change, verdict, numbers.full_bytes) for change in verdict.arenas])
+    table(("arena", *figures), [arena_change(change, verdict, numbers.full_bytes) for change in verdict.arenas])
     print_lines("", *(f"{name:<21}  {change}" for name, change in totals_text.changes(baseline, candidate)))
     if verdict.lines:
         print_line_changes(verdict.lines, limit)
@@ -85,7 +85,7 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
     if rows := kind_rows(verdict):
         print_lines("")
         table(("tensors", ">count", ">bytes"), rows)
-    if rows := [tensor_row(change, verdict) for change in islice(verdict.changes(), limit)]:
+    if rows := [tensor_change(change, verdict) for change in islice(verdict.changes(), limit)]:
         print_lines("")
         table(("tensor", "changed", *TENSOR_FIGURES), rows)
         print_lines(numbers.of(len(rows), int((verdict.kinds != 0).sum()), "changed tensor"))

@@ -9,7 +9,6 @@ from app.cli.console import FINDING, STREAM, SUCCESS, UsageError, print_lines, t
 from app.cli.options import AS_JSON, MODEL, OUT, option
 from app.cli.resolve import open_any, planning_options, print_findings, resolve_opened, show_warnings
 from app.texts import numbers, totals_text
-from app.texts.change_text import LINE_FIGURES, line_tables
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference, snapshot_files, summaries
@@ -128,10 +127,10 @@ def print_live_lines(plan: Plan) -> None:
 
 def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> None:
     """Print the changes between the peaks of two snapshots, by category and by line of code."""
-    tables, listed = line_tables(lines, limit, numbers.full_bytes)
+    tables, listed = totals_text.line_tables(lines, limit, numbers.full_bytes)
     for title, rows in tables:
         print_lines("")
-        table((title, *(f">{name}" for name in LINE_FIGURES)), rows)
+        table((title, *(f">{name}" for name in totals_text.LINE_FIGURES)), rows)
     print_lines(listed)
 
 

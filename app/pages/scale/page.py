@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,9 +19,14 @@ from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.checks import resolve_dims
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import ARENA_OF_ROLE, Graph
 from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
+
+MOST_CLASSES = 24
+COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
+"""The opacity grows with the size, so that the scale suits a light and a dark background."""
+HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
 
 
 def page() -> None:
@@ -54,7 +58,16 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
     current = chosen.dims.get(dim, default)
     arena = _arena(shown, curve)
     st.html(markup.view_title(view_title(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
-    _size_controls(graph, dim, current, default, curve)
+    fitting = curve.values[curve.fits].tolist()
+    largest = max(fitting, default=current)
+    with controls.row("point-controls"):
+        if len(graph.dims) > 1:
+            titles = {name: for_markdown(name) for name in sorted(graph.dims)}
+            controls.switch("Dimension", titles, **state.bind("dim", dim))
+        options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
+        label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
+        hint = "The page Fix can find a larger size, because it also changes the plan."
+        st.button(label, help=hint, disabled=current == largest, **options)
     if not len(curve.values):
         for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
             st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
@@ -102,19 +115,6 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
-def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: DimCurve) -> None:
-    fitting = curve.values[curve.fits].tolist()
-    largest = max(fitting, default=current)
-    with controls.row("point-controls"):
-        if len(graph.dims) > 1:
-            titles = {name: for_markdown(name) for name in sorted(graph.dims)}
-            controls.switch("Dimension", titles, **state.bind("dim", dim))
-        options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
-        label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
-        hint = "The page Fix can find a larger size, because it also changes the plan."
-        st.button(label, help=hint, disabled=current == largest, **options)
-
-
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
     """Return the chart of arena size and peak: two points for each planned size, red if that plan exceeds a limit."""
     fig = figure(300)
@@ -143,9 +143,6 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go
     return fig.update_layout(legend=LEGEND, margin={"l": 70, "r": 14, "t": 28, "b": 40}, **options)
 
 
-MOST_CLASSES = 24
-
-
 def draw_ranks(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
@@ -158,13 +155,24 @@ def draw_ranks(graph: Graph) -> None:
     with right:
         ranks = long_work.result(job, "Planning the ranks", failed, source="shard spec")
         if ranks is not None:
-            rank_controls(chosen, ranks)
             _draw_ranks(chosen, ranks)
     if ranks is None:
         title.html(markup.view_title("This shard spec cannot be planned" if job.finished else "Planning every rank"))
         return
+    totals = ranks.extents.sum(axis=1)
+    largest, smallest = int(totals.max()), int(totals.min())
+    are_equal = numbers.short_bytes(largest) == numbers.short_bytes(smallest)
+    subject = "each rank" if are_equal else f"the largest, rank {int(totals.argmax()):,},"
+    text = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
+    text += f"{subject} needs {numbers.short_bytes(largest)}"
+    whole_job = planning.plan_job(chosen)
+    if whole_job.wait(planning.WAIT_SECONDS) and whole_job.succeeded:
+        whole = sum(arena.extent_bytes for arena in whole_job.result().plan.arenas)
+        text += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
+    if over := sum(len(c.ranks) for c in ranks.classes if over_limits(c.solution.plan, chosen.budget)):
+        text += f"; {numbers.of(over, ranks.world_size, 'rank')} over the limit"
     spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
-    title.html(markup.view_title(ranks_title(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
+    title.html(markup.view_title(text, [f'spec <span class="mono">{spec_hash}</span>']))
 
 
 def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
@@ -197,66 +205,18 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
         )
 
 
-def ranks_title(chosen: Choice, ranks: RankPlans) -> str:
-    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.20 GiB, 50 % of the 2.40 GiB for the whole graph``."""
-    totals = ranks.extents.sum(axis=1)
-    largest, smallest = int(totals.max()), int(totals.min())
-    are_equal = numbers.short_bytes(largest) == numbers.short_bytes(smallest)
-    subject = "each rank" if are_equal else f"the largest, rank {int(totals.argmax()):,},"
-    title = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
-    title += f"{subject} needs {numbers.short_bytes(largest)}"
-    job = planning.plan_job(chosen)
-    if job.wait(planning.WAIT_SECONDS) and job.succeeded:
-        whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
-        title += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
-    over = sum(len(c.ranks) for c in ranks.classes if over_limits(c.solution.plan, chosen.budget))
-    return f"{title}; {numbers.of(over, ranks.world_size, 'rank')} over the limit" if over else title
-
-
 def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
-    st.html(markup.heading("Bytes per rank", "all arenas; stronger colour: more bytes; click a rank to select it"))
-    places = [shard_specs.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
-    rank = _selected(ranks)
-    key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
-    chart = heat_map(ranks, places, rank)
-    draw_chart(chart, key, lambda point: state.choose(selected_rank=int(point["customdata"][0])))
-    st.html(_classes(ranks, rank))
-    if whole := shard_specs.whole_parameters(ranks):
-        reason = "The spec does not split them, or they have fewer rows than the mesh axis has ranks"
-        st.html(f'<div class="tm soft">Whole on every rank: {whole}. {reason}.</div>')
-
-
-def _selected(ranks: RankPlans) -> int:
-    chosen = state.choice().selected_rank
-    if chosen is not None and chosen < ranks.world_size:
-        return chosen
-    return int(ranks.extents.sum(axis=1).argmax())
-
-
-def _classes(ranks: RankPlans, rank: int) -> str:
-    rows = []
-    for number, rank_class in enumerate(ranks.classes[:MOST_CLASSES]):
-        extents = ranks.extents[rank_class.ranks[0]]
-        sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
-        layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
-        rows.append([f"{number}", numbers.rank_ranges(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
-    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout hash"]
-    note = "ranks with the same graph are planned once"
-    note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""
-    table = markup.table(head, rows, numbers=range(2, 4 + len(ranks.arena_names)), now=int(ranks.class_of[rank]))
-    return markup.heading("Rank classes", note) + table
-
-
-def rank_controls(choice: Choice, ranks: RankPlans) -> None:
-    """Draw the selected rank and the button that opens its plan. ``choice``: the choice for the whole graph."""
-    rank, chosen = _selected(ranks), state.choice().selected_rank
-    if chosen not in (None, rank):
-        st.caption(f"This mesh has no rank {chosen:,}. The rank with the largest plan is selected.")
+    """Draw the button that opens the plan of the selected rank, the heat map, and the table of rank classes."""
+    rank, selected = int(ranks.extents.sum(axis=1).argmax()), state.choice().selected_rank
+    if selected is not None and selected >= ranks.world_size:
+        st.caption(f"This mesh has no rank {selected:,}. The rank with the largest plan is selected.")
+    elif selected is not None:
+        rank = selected
     others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
     with controls.row("rank"):
         last = ranks.world_size - 1
         st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bind("selected_rank", rank))
-        changes: dict[str, Any] = {"shard": choice.shard, "shard_spec": shard_specs.spec_of(choice.shard)}
+        changes: dict[str, Any] = {"shard": chosen.shard, "shard_spec": shard_specs.spec_of(chosen.shard)}
         changes |= {"rank": rank, "selected_rank": rank}
         hint = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
@@ -264,15 +224,32 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
         place = f"Rank {rank:,}: {shard_specs.coordinates_text(ranks.spec, rank)}"
         st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
+    st.html(markup.heading("Bytes per rank", "all arenas; stronger colour: more bytes; click a rank to select it"))
+    key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
+    draw_chart(heat_map(ranks, rank), key, lambda point: state.choose(selected_rank=int(point["customdata"][0])))
+    rows = []
+    for number, rank_class in enumerate(ranks.classes[:MOST_CLASSES]):
+        extents = ranks.extents[rank_class.ranks[0]]
+        sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
+        layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
+        rows.append([f"{number}", numbers.rank_ranges(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
+    note = "ranks with the same graph are planned once"
+    note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""
+    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout hash"]
+    right_aligned = range(2, 4 + len(ranks.arena_names))
+    table = markup.table(head, rows, numbers=right_aligned, now=int(ranks.class_of[rank]))
+    st.html(markup.heading("Rank classes", note) + table)
+    solution, plan = ranks.classes[0].solution, ranks.classes[0].solution.plan
+    parameters = {t.id: t.shape for t in ranks.graph.tensors if ARENA_OF_ROLE[t.role] == "parameters"}
+    if whole := [t.id for t in solution.graph.tensors if parameters.get(t.id) == t.shape]:
+        nbytes = sum(int(plan.size[plan.row_of[name]]) for name in whole if name in plan.row_of)
+        text = f"{len(whole):,} of {len(parameters):,} parameters ({numbers.short_bytes(nbytes)})"
+        reason = "The spec does not split them, or they have fewer rows than the mesh axis has ranks"
+        st.html(f'<div class="tm soft">Whole on every rank: {text}. {reason}.</div>')
 
 
-COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
-"""The opacity grows with the size, so that the scale suits a light and a dark background."""
-HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
-
-
-def heat_map(ranks: RankPlans, places: Sequence[str], selected: int) -> go.Figure:
-    """Return a heat map of the bytes per rank. ``places``: mesh coordinates per rank; ``selected``: a rank."""
+def heat_map(ranks: RankPlans, selected: int) -> go.Figure:
+    """Return a heat map of the bytes per rank with a frame around the rank ``selected``."""
     world, totals = ranks.world_size, ranks.extents.sum(axis=1)
     columns = min(world, 64 if world <= 2_048 else 256)
     rows = -(-world // columns)  # rounded up
@@ -281,22 +258,16 @@ def heat_map(ranks: RankPlans, places: Sequence[str], selected: int) -> go.Figur
     y, x = np.divmod(np.arange(world), columns)
     z = np.full((rows, columns), np.nan)
     z[y, x] = totals.astype(np.float64) / max(1, int(totals.max()))
-    gaps = {"xgap": 1 if columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
+    gaps = {"xgap": 1, "ygap": 1 if cell > 7 else 0}
     fig.add_heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
-    fig.add_scatter(
-        x=x,
-        y=y,
-        mode="markers",
-        marker={"size": max(6, cell - 4), "symbol": "square", "opacity": 0},
-        selected=HIDDEN,
-        unselected=HIDDEN,
-        customdata=[
-            (rank, places[rank], numbers.full_bytes(size), rank_class)
-            for rank, (size, rank_class) in enumerate(zip(totals.tolist(), ranks.class_of.tolist(), strict=True))
-        ],
-        hovertemplate="<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}"
-        "<br>rank class %{customdata[3]}<extra></extra>",
-    )
+    texts = [
+        (rank, shard_specs.coordinates_text(ranks.spec, rank), numbers.full_bytes(size), rank_class)
+        for rank, (size, rank_class) in enumerate(zip(totals.tolist(), ranks.class_of.tolist(), strict=True))
+    ]
+    hover = "<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}<br>rank class %{customdata[3]}"
+    marker = {"size": max(6, cell - 4), "symbol": "square", "opacity": 0}
+    options = {"mode": "markers", "marker": marker, "selected": HIDDEN, "unselected": HIDDEN}
+    fig.add_scatter(x=x, y=y, customdata=texts, hovertemplate=f"{hover}<extra></extra>", **options)
     frame = {"x0": x[selected] - 0.5, "x1": x[selected] + 0.5, "y0": y[selected] - 0.5, "y1": y[selected] + 0.5}
     fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
     axis_style = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}

@@ -58,7 +58,7 @@ def test_heat_map_has_the_bytes_of_each_rank() -> None:
     tensors = [tensor("x", 16, role="input"), tensor("w", 50, role="parameter"), tensor("y", 16)]
     one = graph(tensors, [node("n", "x w", "y", inplace="none")], "x", "y")
     ranks = plan_ranks(one, PlanRequest(shard_spec={"mesh": {"tp": 4}, "tensors": {"w": {"axis": 0, "mesh": "tp"}}}))
-    figure = heat_map(ranks, ["" for _ in range(4)], 1)
+    figure = heat_map(ranks, 1)
     assert np.round(figure.data[0].z[0] * 244).tolist() == [244, 244, 240, 240]
 
 
