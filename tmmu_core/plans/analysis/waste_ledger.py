@@ -264,8 +264,15 @@ def gap_of(plan: Plan, arena: str) -> Gap:
         row = plan.row_of[source]
         if not taken and plan.arenas[plan.arena[row]].name == arena:
             untaken[at].append((int(plan.size[row]), source, target))
-    summary = plan.arena_of[arena]
-    missed = {step: sum(size for size, _, _ in untaken[step]) for step in _deciding_steps(plan, arena)}
+    s, points, summary = storages_of(plan), curve_points_of(plan), plan.arena_of[arena]
+    in_arena = np.flatnonzero(s.arena == arena_number(plan, arena))
+    ends = (s.offset + s.size)[in_arena]
+    top, live = in_arena[ends == ends.max()], live_bytes(plan, arena)
+    is_candidate = np.zeros(len(live), np.bool_)
+    for first, last in zip(points.birth[top].tolist(), points.death[top].tolist(), strict=True):
+        is_candidate[first : max(last, first + 1)] = True
+    deciding_steps = points.steps[is_candidate & (live == live[is_candidate].max())].tolist()
+    missed = {step: sum(size for size, _, _ in untaken[step]) for step in deciding_steps}
     step = min(missed, key=missed.__getitem__)
     lost_bytes = waste_ledger(plan, arena).at(step)
     lost_bytes["holes"] -= min(lost_bytes["holes"], reserved_bytes(plan, arena))
@@ -294,17 +301,6 @@ def _headline(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSumm
     listed = ", ".join(f"{_short(arena.name)} {short_bytes(arena.capacity_bytes)}" for arena in limited)
     within = f"limit of {short_bytes(only_arena.capacity_bytes)}" if only_arena else f"limits ({listed})"
     return f"{name} needs {total}, within the {within}." if limited else f"{name} needs {total}.", only_arena
-
-
-def _deciding_steps(plan: Plan, arena: str) -> list[int]:
-    s, points = storages_of(plan), curve_points_of(plan)
-    in_arena = np.flatnonzero(s.arena == arena_number(plan, arena))
-    ends = (s.offset + s.size)[in_arena]
-    top, live = in_arena[ends == ends.max()], live_bytes(plan, arena)
-    is_candidate = np.zeros(len(live), np.bool_)
-    for first, last in zip(points.birth[top].tolist(), points.death[top].tolist(), strict=True):
-        is_candidate[first : max(last, first + 1)] = True
-    return points.steps[is_candidate & (live == live[is_candidate].max())].tolist()
 
 
 def _step(plan: Plan, step: int) -> str:

@@ -1,9 +1,4 @@
-"""Plan a graph (``PlanMemory_v2`` of the contract).
-
-::
-
-    index ─► timeline ─► liveness ─► one problem per arena ─► planner ─► rows ─► hashes ─► Plan
-"""
+"""Plan a graph (``PlanMemory_v2``): index, timeline, liveness, a problem per arena, planner, rows, hashes."""
 
 import time
 from collections.abc import Mapping
@@ -15,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, Scalar
+from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError
 from tmmu_core.graph.arenas import arena_fields, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.dtypes import itemsize
@@ -24,7 +19,7 @@ from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor, storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, Platform, Region, place, read_platform
+from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, Region, place, read_platform
 from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, option_error
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
@@ -38,6 +33,7 @@ from tmmu_core.plans.making.plan_rows import (
     without_handoffs,
 )
 from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, timeline_of
+from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8  # maximum number of unplanned parts that are listed by name; further parts are counted
@@ -104,7 +100,16 @@ def solve(
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         if isinstance(error, ArenaTooSmall) and error.is_undeclared:
-            error.diagnostics["required"] = _extent_of_undeclared(error, graph, request, ir_hash)
+            # The required size is the extent of the undeclared arena in a plan without limits.
+            undeclared = str(error.diagnostics["arena"])
+            used = {tensor.arena for tensor in graph.tensors if tensor.arena}
+            used -= {"optimizer_state"}  # if this arena is declared, the tensors of the same role move to it
+            arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arena_fields(request.arenas)
+            with suppress(ContractError):
+                declared = request.with_defaults(graph).but(arenas=arenas)
+                summaries = _planned(graph, declared, ir_hash, None, over_limits=True).plan.arenas
+                of_arena = [a for a in summaries if a.name == undeclared or a.name.endswith(f"@{undeclared}")]
+                error.diagnostics["required"] = sum(a.extent_bytes for a in of_arena)
         tensor = error.diagnostics.get("tensor")
         if "arena" in error.required_diagnostics and isinstance(tensor, str):
             arena = arena_of_tensor(graph, tensor, request.arenas or {})
@@ -115,18 +120,6 @@ def solve(
                 ir_hash = ir_hash or canonical.ir_hash(graph)
             error.fill(ir_hash=ir_hash.hex() if ir_hash else "unknown")
         raise
-
-
-def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
-    """Return the extent of the undeclared arena in a plan without limits; ``required`` of ``error`` if that fails."""
-    undeclared = str(error.diagnostics["arena"])
-    used = {tensor.arena for tensor in graph.tensors if tensor.arena}
-    used -= {"optimizer_state"}  # if this arena is declared, the tensors of the same role move to it
-    arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arena_fields(request.arenas)
-    with suppress(ContractError):
-        plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas), ir_hash, None, over_limits=True).plan
-        return sum(a.extent_bytes for a in plan.arenas if a.name == undeclared or a.name.endswith(f"@{undeclared}"))
-    return error.diagnostics["required"]
 
 
 def _planned(
@@ -190,8 +183,6 @@ def _planned(
             notes=remarks | {arena: note for arena, note in notes.items() if note},
         )
     if request.addressing != "offsets":
-        from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
-
         plan = with_sparse_addresses(plan)
     return Solution(graph, liveness, plan)
 
@@ -218,7 +209,14 @@ def spread_over_memories(
     Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor a default arena, and
     the errors of ``read_platform`` and ``helia.place``.
     """
-    platform = _platform(options, config)
+    if options.get("memories") is not None and config:
+        message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
+        raise option_error(message, "Give alignments and sizes in the option: arena_alignment, max_size.")
+    if config:
+        sizes = {name: None if a.capacity_bytes == U64_MAX else a.capacity_bytes for name, a in config.items()}
+        memories = [Memory(name, sizes[name], arena_alignment=a.alignment_bytes) for name, a in config.items()]
+        options = {**options, "memories": msgspec.to_builtins(memories)}
+    platform = read_platform(options)
     memory = {m.name: m for m in platform.memories}
     with_reuse = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
     # Exported C code declares a storage with the plan's alignment, which must suffice for the widest element.
@@ -247,20 +245,6 @@ def spread_over_memories(
     with_reuse = replace(with_reuse, arenas=tuple(region_config), storages=in_regions)
     liveness = without_handoffs(with_reuse, across_arenas=True)
     return liveness, arena_problems(liveness, region_config), packings
-
-
-def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
-    """Return the platform of the options; the arenas of the configuration, if any, are its memories."""
-    if options.get("memories") is not None and config:
-        message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
-        raise option_error(message, "Give alignments and sizes in the option: arena_alignment, max_size.")
-    if config:
-        memories = [
-            Memory(name, None if a.capacity_bytes == U64_MAX else a.capacity_bytes, arena_alignment=a.alignment_bytes)
-            for name, a in config.items()
-        ]
-        options = {**options, "memories": msgspec.to_builtins(memories)}
-    return read_platform(options)
 
 
 def _facts(liveness: Liveness, memory: Mapping[str, Memory]) -> list[Facts]:

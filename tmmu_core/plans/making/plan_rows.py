@@ -44,7 +44,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
         problems.append(
             Problem(
                 arena=name,
-                ids=ids if np.array_equal(heads, np.arange(len(ids))) else _select(ids, heads),
+                ids=ids if np.array_equal(heads, np.arange(len(ids))) else names_of(ids, heads),
                 birth=storages.birth[rows],
                 death=storages.death[rows],
                 size=storages.size[rows],
@@ -84,7 +84,12 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
     if packing.slot is not None:
         slot, sizes = packing.slot, slot_sizes(problem, packing.slot)[0][packing.slot]
     else:
-        slot, sizes = _numbered_by_offset(problem, packing), problem.size
+        first, begin, _ = live_parts(problem)
+        birth, is_live = problem.birth.copy(), np.diff(first) > 0
+        birth[is_live] = begin[first[:-1][is_live]]  # of the first live part
+        by_id = np.array(sorted(range(len(problem)), key=problem.ids.__getitem__), np.int64)
+        slot, sizes = np.empty(len(problem), np.int64), problem.size
+        slot[by_id[np.lexsort((birth[by_id], packing.offset[by_id]))]] = np.arange(len(problem))
     extent = packing_extent(packing.offset, sizes)
     handoffs = np.zeros((0, 2), np.int64)
     if problem.handoff_from is not None:
@@ -94,17 +99,6 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
     held_until = problem.death.copy()
     held_until[handoffs[~taken, 0]] += 1
     return PackedArena(problem, packing, slot, extent, held_until, handoffs, taken)
-
-
-def _numbered_by_offset(problem: Problem, packing: Packing) -> I64:
-    """Return the position of each storage by (offset, birth of the first live part, id)."""
-    first, begin, _ = live_parts(problem)
-    birth, is_live = problem.birth.copy(), np.diff(first) > 0
-    birth[is_live] = begin[first[:-1][is_live]]
-    by_id = np.array(sorted(range(len(problem)), key=problem.ids.__getitem__), np.int64)
-    slot = np.empty(len(problem), np.int64)
-    slot[by_id[np.lexsort((birth[by_id], packing.offset[by_id]))]] = np.arange(len(problem))
-    return slot
 
 
 def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[Liveness, I64, U64]:
@@ -170,7 +164,7 @@ def plan_columns(
         tensor = graph.tensors[rows[row]]
         alias_groups[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
     return {
-        "tensor_ids": _select(ids, rows),
+        "tensor_ids": names_of(ids, rows),
         "arena": storages.arena[storage],
         "logical_slot": slot[storage],
         "offset": offset[storage] + liveness.offset_in_storage[rows],
@@ -182,16 +176,12 @@ def plan_columns(
         "storage": number,
         "roles": names_of(ROLES, index.role[rows]),
         "dtypes": tuple([index.graph.tensors[i].dtype for i in rows.tolist()]),
-        "shapes": _select(index.shapes, rows),
+        "shapes": tuple([index.shapes[i] for i in rows.tolist()]),
         "alias_group_ids": tuple(alias_groups),
         "base_tensor_uids": tuple(bases),
         "handoffs": tuple([(step, ids[source], ids[target]) for step, source, target in liveness.handoffs.tolist()]),
         "taken": tuple(liveness.taken.tolist()),
     }
-
-
-def _select(values: Sequence[Any], numbers: I64) -> tuple[Any, ...]:
-    return tuple([values[k] for k in numbers.tolist()])
 
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
