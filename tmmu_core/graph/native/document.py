@@ -5,14 +5,13 @@ JSON path, the field, and its node or tensor.
 """
 
 import codecs
-import contextlib
 import gc
 import io
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -125,12 +124,21 @@ def text_field(data: bytes, key: str) -> str | None:
     """Return a top-level text of a document, or ``None`` if there is none. Other values of JSON are not decoded."""
     value = fields(data).get(key)
     if isinstance(value, msgspec.Raw):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = msgspec.json.decode(value)
     return value if isinstance(value, str) else None
 
 
 _NOT_UTF8 = "this is not JSON: a text in it is not UTF-8."
+
+
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    ("object contains unknown field", "unknown_field", "Remove the field, or correct its name."),
+    ("object missing required field", "missing_field", "Add the field."),
+    ("invalid enum value", "unknown_value", "Use a value that the JSON Schema lists: tmmu schema."),
+    ("", "wrong_type", "Give a value of the expected type: see tmmu schema."),
+)
+"""Start of a message of :func:`strict.wrong_field`, reason, hint."""
 
 
 def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
@@ -144,7 +152,21 @@ def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
         refuse_repeated_keys(data)
         return value
     except msgspec.ValidationError as error:
-        raise _wrong_field(error, data, noun, strict.field_hint(error, document_type)) from error
+        what, path = strict.wrong_field(error)
+        reason, general_hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
+        hint = strict.field_hint(error, document_type) or general_hint
+        refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path, document=noun)
+        if match := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
+            row: Any = None
+            with suppress(msgspec.ValidationError):  # without the id: the rest of the document is damaged
+                whole = _cbor_value(data) if kind(data) == "cbor" else _decode_json(data, dict[str, Any])
+                row = whole[match[1]][int(match[2])]
+            subject = match[1].removesuffix("s")
+            key, diagnostic = ("id", "tensor") if subject == "tensor" else ("node_id", "node_id")
+            if isinstance(row, dict) and isinstance(row.get(key), str):
+                refusal.diagnostics.setdefault(diagnostic, row[key])
+                refusal.message = f"{path} (the {subject} {row[key]!r}): {what}."
+        raise refusal from error
 
 
 def _decode_json(data: bytes, document_type: Any) -> Any:
@@ -263,30 +285,3 @@ def _cbor_value(data: bytes) -> Any:
         place, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
         raise UnreadableInput(f"the file contains {more:,} B after the CBOR value.", place=place, hint=hint)
     return value
-
-
-_REASONS: tuple[tuple[str, str, str], ...] = (
-    ("object contains unknown field", "unknown_field", "Remove the field, or correct its name."),
-    ("object missing required field", "missing_field", "Add the field."),
-    ("invalid enum value", "unknown_value", "Use a value that the JSON Schema lists: tmmu schema."),
-    ("", "wrong_type", "Give a value of the expected type: see tmmu schema."),
-)
-"""Start of a message of :func:`strict.wrong_field`, reason, hint."""
-
-
-def _wrong_field(error: msgspec.ValidationError, data: bytes, noun: str, hint: str) -> InvalidIrShapes:
-    """Return the error of a wrong field in a document of the kind ``noun``; an empty ``hint`` is replaced."""
-    what, path = strict.wrong_field(error)
-    reason, general_hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
-    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint or general_hint, reason=reason, path=path, document=noun)
-    if match := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
-        try:
-            whole = _cbor_value(data) if kind(data) == "cbor" else _decode_json(data, dict[str, Any])
-        except msgspec.ValidationError:
-            return refusal  # without the id of the tensor or node: the rest of the document is damaged
-        is_tensor, row = match[1] == "tensors", whole[match[1]][int(match[2])]
-        row_id = row.get("id" if is_tensor else "node_id") if isinstance(row, dict) else None
-        if isinstance(row_id, str):
-            refusal.diagnostics.setdefault("tensor" if is_tensor else "node_id", row_id)
-            refusal.message = f"{path} (the {'tensor' if is_tensor else 'node'} {row_id!r}): {what}."
-    return refusal
