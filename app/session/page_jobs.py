@@ -20,7 +20,7 @@ from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.overviews import WhatIf, curve, what_if
-from tmmu_core.graph.arenas import arena_fields
+from tmmu_core.graph.checks import arena_fields
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress

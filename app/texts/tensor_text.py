@@ -7,7 +7,7 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import fragment
-from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
+from tmmu_core.graph.checks import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.live_model import REFUSAL_WORDS
 from tmmu_core.liveness.why_live import Explanation, Idle, explain

@@ -19,8 +19,7 @@ from tmmu_core.base.errors import InvalidIrShapes, Rejection, UnreadableInput, o
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.graph.assumed_sizes import refuse_unused_dims
-from tmmu_core.graph.checks import dimension_hint
+from tmmu_core.graph.checks import dimension_hint, refuse_unused_dims
 from tmmu_core.graph.constants import Constants, sidecar_constants
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.native import document, unpacking

@@ -11,7 +11,7 @@ from app.texts import numbers, totals_text
 from app.texts.totals_text import ARENA_FIGURES, TENSOR_FIGURES, arena_change, kind_rows, sides, tensor_change
 from tmmu_core.base import strict
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.checks import dims_text
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS

@@ -25,7 +25,7 @@ from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.open_file import Opened, constants_of, read_any, read_graph, read_within
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.graph.assumed_sizes import assumed_text
+from tmmu_core.graph.checks import assumed_text
 from tmmu_core.graph.constants import Constants, sidecar_parts
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.quantities import read_pairs

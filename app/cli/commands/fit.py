@@ -23,7 +23,7 @@ from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import largest_that_fits, smallest_mesh
 from tmmu_core.formats.open_file import read_at_sizes
-from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.library.arguments import allowed_moves
 from tmmu_core.library.fit_result import assumptions

@@ -16,7 +16,7 @@ from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.graph.assumed_sizes import assumed_at
+from tmmu_core.graph.checks import assumed_at
 from tmmu_core.graph.model import ARENA_OF_ROLE
 from tmmu_core.judge.finding import Finding
 from tmmu_core.planners import PLANNERS

@@ -16,8 +16,7 @@ from app.texts import markup, numbers
 from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.open_file import READERS
-from tmmu_core.graph.assumed_sizes import size_range
-from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.checks import resolve_dims, size_range
 from tmmu_core.graph.model import Arena
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS

@@ -17,7 +17,7 @@ from app.session.work.jobs import memoized
 from app.texts import markup, numbers, tensor_text
 from app.texts.markup import define
 from tmmu_core.base.escaping import for_cell, natural_key
-from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
+from tmmu_core.graph.checks import SHAPE_SOURCES
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.plan_notes import residences

@@ -20,7 +20,7 @@ from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind, Move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.search.candidates import pareto
-from tmmu_core.graph.assumed_sizes import size_range
+from tmmu_core.graph.checks import size_range
 from tmmu_core.plans.figures.metrics import over_limits, totals
 
 CHOSEN = "fit.move"  # session key: (kind, description) of the selected change, whose plan the page previews

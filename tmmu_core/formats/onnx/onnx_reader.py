@@ -42,7 +42,7 @@ from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, conditions, infer, named_dims, refuse_type, undefined_size
 from tmmu_core.graph import checks, dtypes
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.checks import dims_text
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
 from tmmu_core.graph.modules.module_paths import scopes_path, source_of

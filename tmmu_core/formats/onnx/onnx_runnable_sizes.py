@@ -15,7 +15,7 @@ from tmmu_core.formats.onnx.onnx_model import VIEWS, attribute_of, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import elements_of
 from tmmu_core.formats.onnx.onnx_shape_run import points_to_try
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, bind, infer
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.checks import dims_text
 from tmmu_core.graph.model import Dim
 
 BROADCASTS = ("Add", "Sub", "Mul", "Div")  # operators whose operands have equal sizes, or a size of 1

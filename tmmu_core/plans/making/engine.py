@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError
-from tmmu_core.graph.arenas import arena_fields, read_arenas, refuse_unknown_arenas
-from tmmu_core.graph.assumed_sizes import assumed_text
+from tmmu_core.graph.checks import arena_fields, assumed_text, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc

@@ -8,8 +8,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from tmmu_core.base.errors import ArenaTooSmall, ContractError
-from tmmu_core.graph.arenas import check_alignment, unused_arenas
-from tmmu_core.graph.assumed_sizes import refuse_unused_dims
+from tmmu_core.graph.checks import check_alignment, refuse_unused_dims, unused_arenas
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import rules_without_effect

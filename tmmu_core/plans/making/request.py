@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.arenas import arena_fields
+from tmmu_core.graph.checks import arena_fields
 from tmmu_core.graph.model import MODES, ONE_MEMORY, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Timeline
