@@ -8,7 +8,7 @@ from tests.support.build import chain
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import READERS, read_any
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.planfile.checkpoint import checkpoint
+from tmmu_core.formats.planfile.plan_file import checkpoint
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file, unpacking

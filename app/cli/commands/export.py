@@ -20,7 +20,7 @@ from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats import signatures
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, from_template, residency_json, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
-from tmmu_core.formats.csv import csv_table, instance_csv
+from tmmu_core.formats.csv import instance_csv
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.open_file import Opened, constants_of, read_any, read_graph, read_within
@@ -223,7 +223,7 @@ def convert_command(
     a batch is 1 (range 1 to 8), and any other dimension is 512 (range 1 to 512).
     """
     if columns is not None:
-        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output)
+        return _write_instance(instance_csv.read_table(read_input(model), _columns(columns), model), output)
     graph = open_any(model) if dims is None else read_within(read_input(model), _ranges(dims), model)
     if isinstance(graph, PlainInstance):
         return _write_instance(graph, output)
@@ -279,7 +279,7 @@ def _columns(text: str) -> dict[str, str]:
     """Parse ``size=bytes,lower=from``."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if not all(field.strip() and column.strip() for field, _, column in pairs):
-        raise UsageError(f"--columns: {text!r} does not have the form FIELD=COLUMN.", csv_table.HINT)
+        raise UsageError(f"--columns: {text!r} does not have the form FIELD=COLUMN.", instance_csv.TABLE_HINT)
     return {field.strip(): column.strip() for field, _, column in pairs}
 
 

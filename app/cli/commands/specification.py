@@ -11,7 +11,7 @@ from app.cli.resolve import OPERATORS, Resolved, note_input_warnings, open_any, 
 from app.texts import numbers
 from tmmu_core.base import schemas, strict
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.plan_file import checkpoint, restore
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
