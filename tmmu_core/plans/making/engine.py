@@ -22,15 +22,7 @@ from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, Region, pla
 from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, option_error
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
-from tmmu_core.plans.making.plan_rows import (
-    arena_problems,
-    assemble,
-    packed_arena,
-    placed_storages,
-    plan_columns,
-    without_handoffs,
-)
+from tmmu_core.plans.making import plan_rows
 from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, timeline_of
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
@@ -59,7 +51,7 @@ class Solution:
         if self.plan.own_arenas:
             return ()
         config = {a.name: Arena(a.capacity_bytes, a.alignment_bytes, a.page_size) for a in self.plan.arenas}
-        return tuple(arena_problems(analyse(self.liveness.timeline, config), config))
+        return tuple(plan_rows.arena_problems(analyse(self.liveness.timeline, config), config))
 
 
 def plan_graph(
@@ -140,27 +132,27 @@ def _planned(
         with paused_gc():
             liveness = analyse(timeline, config)
             refuse_unknown_arenas(config, timeline.graph)
-            problems = arena_problems(liveness, config)
+            problems = plan_rows.arena_problems(liveness, config)
         to_pack = [replace(problem, capacity=U64_MAX) if over_limits else problem for problem in problems]
         packings = [planner.pack(problem, options, meter) for problem in to_pack]
-    packed = tuple(map(packed_arena, problems, packings))
-    liveness, slot, offset = placed_storages(liveness, packed)
+    packed = tuple(map(plan_rows.packed_arena, problems, packings))
+    liveness, slot, offset = plan_rows.placed_storages(liveness, packed)
 
-    summaries = [summarise(arena, timeline.steps) for arena in packed]
+    summaries = [plan_rows.summarise(arena, timeline.steps) for arena in packed]
     for problem, summary in zip(problems, summaries, strict=True) if not over_limits else ():
-        check_capacity(problem, summary)
-    check_totals(summaries, None if over_limits else request.budget)
+        plan_rows.check_capacity(problem, summary)
+    plan_rows.check_totals(summaries, None if over_limits else request.budget)
 
     remarks = remarks_on(graph, request.dims)
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
     notes = {problem.arena: dict(packing.notes) for problem, packing in zip(problems, packings, strict=True)}
     with paused_gc():
-        plan = assemble(
+        plan = plan_rows.assemble(
             packed,
             summaries,
             started,
-            **plan_columns(liveness, slot, offset, summaries, own_arenas=planner.defines_arenas),
+            **plan_rows.plan_columns(liveness, slot, offset, summaries, own_arenas=planner.defines_arenas),
             retained=metrics.activation_retention(liveness),
             planner=planner.name,
             planner_options=meter.options(request.options),
@@ -224,10 +216,10 @@ def spread_over_memories(
     alignment = with_reuse.storages.alignment.copy()
     np.maximum.at(alignment, with_reuse.storage_of[members], widths[members])
     with_reuse = replace(with_reuse, storages=replace(with_reuse.storages, alignment=alignment))
-    liveness = without_handoffs(with_reuse)
+    liveness = plan_rows.without_handoffs(with_reuse)
     in_one_arena = replace(liveness.storages, arena=np.zeros(len(alignment), np.int32))
     all_storages = replace(liveness, arenas=("all",), storages=in_one_arena)
-    (problem,) = arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
+    (problem,) = plan_rows.arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
     regions = place(problem, _facts(liveness, memory), platform)
     by_name = sorted(enumerate(regions), key=lambda item: item[1].name)
     arena_of, region_config, packings = np.zeros(len(problem), np.int32), ArenaConfig(), list[Packing]()
@@ -242,8 +234,8 @@ def spread_over_memories(
     # helia does not reuse in place. Another planner could do so inside a region, and the lower bounds assume it.
     in_regions = replace(with_reuse.storages, arena=arena_of)
     with_reuse = replace(with_reuse, arenas=tuple(region_config), storages=in_regions)
-    liveness = without_handoffs(with_reuse, across_arenas=True)
-    return liveness, arena_problems(liveness, region_config), packings
+    liveness = plan_rows.without_handoffs(with_reuse, across_arenas=True)
+    return liveness, plan_rows.arena_problems(liveness, region_config), packings
 
 
 def _facts(liveness: Liveness, memory: Mapping[str, Memory]) -> list[Facts]:
