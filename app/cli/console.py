@@ -14,7 +14,7 @@ from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import Misuse, TmmuError, UnreadableInput, escaped_surrogates, open_error
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.formats.open_file import UNRECOGNISED, nearest_reader, other_readers
-from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
+from tmmu_core.graph.native.document import pack, read_stream, read_whole
 
 SUCCESS, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits

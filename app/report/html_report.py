@@ -26,7 +26,7 @@ from tmmu_core.fitting.move import Move
 from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.graph.native import unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import with_certificates
@@ -145,7 +145,7 @@ def notebook_view(plan: Plan, text: str) -> str:
 
 
 def _gzip_base64(packed: bytes) -> str:
-    return base64.b64encode(unpacking.pack(packed)).decode("ascii")
+    return base64.b64encode(document.pack(packed)).decode("ascii")
 
 
 def browser() -> str | None:

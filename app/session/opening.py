@@ -30,7 +30,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import Graph, StorageOrigin
-from tmmu_core.graph.native.unpacking import read_whole
+from tmmu_core.graph.native.document import read_whole
 from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 

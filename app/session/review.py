@@ -21,7 +21,7 @@ from app.session.planning import Shown, use_reviewed_plan
 from app.session.view_state import from_query, to_query
 from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 
 SCHEMA = "tmmu_review/1"
 DECISIONS = ("approved", "changes requested", "rejected")
@@ -225,13 +225,13 @@ def open_or_refuse(data: bytes, name: str) -> None:
 def open_file(data: bytes, name: str) -> None:
     """Restore graph, view and review; also the plan if it matches the graph and the link. Raises ``TmmuError``."""
     embedded = _EMBEDDED.search(data)
-    text = embedded[1] if embedded else unpacking.unpack(data)
+    text = embedded[1] if embedded else document.unpack(data)
     with source_of_errors(name):
         document.check_version(document.text_field(text, "schema"), SCHEMA)
         file = document.decode(text, ReviewFile, "review")
     try:
         packed = [base64.b64decode(text, validate=True) for text in (file.graph, file.plan, file.moves)]
-        graph, plan, moves = (unpacking.unpack(data, name) for data in packed)
+        graph, plan, moves = (document.unpack(data, name) for data in packed)
     except ValueError as error:
         raise UnreadableInput(f"the review file is damaged: {error}.", source=name, hint="Export it again.") from error
     source = shelf().put(file.graph_name, graph)
@@ -247,4 +247,4 @@ def open_file(data: bytes, name: str) -> None:
 
 
 def _encoded(data: bytes) -> str:
-    return base64.b64encode(unpacking.pack(data)).decode()
+    return base64.b64encode(document.pack(data)).decode()

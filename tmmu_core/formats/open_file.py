@@ -22,7 +22,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.checks import dimension_hint, refuse_unused_dims
 from tmmu_core.graph.constants import Constants, sidecar_constants
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.model import Plan
 
@@ -95,7 +95,7 @@ def read_any(
 ) -> Opened:
     """Return the content of a file; a graph at the sizes ``dims``. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     with source_of_errors(name):
-        plain = unpacking.unpack(data)
+        plain = document.unpack(data)
         if not plain:
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
         if (unplannable_format := signatures.by_magic(plain)) is not None:
@@ -174,7 +174,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
     """Read a graph; ``envelopes``: bounds of its dimensions. Raises ``InvalidIrShapes`` for unknown or unused names."""
     with source_of_errors(name):
-        plain = unpacking.unpack(data)
+        plain = document.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refusal(plain)), None)
         graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
@@ -205,7 +205,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
     try:
         if graph.sidecar:
             return sidecar_constants(graph, path)
-        data = unpacking.mapped_file(path)
+        data = document.mapped_file(path)
         # A decompressed file (``bytes``) has no path from which a reader can read ranges later.
         return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)
     except OSError as error:
@@ -216,7 +216,7 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
     """Return the constants in ``data``, gzipped or not. Raises ``UnreadableInput`` for constants in other files."""
     if graph.sidecar:
         return sidecar_constants(graph, None)
-    return _constants(unpacking.unpack(data, name), graph, None, name)
+    return _constants(document.unpack(data, name), graph, None, name)
 
 
 def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:

@@ -31,7 +31,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput, source_of_errors
 from tmmu_core.base.escaping import csv_text
 from tmmu_core.formats.allocator_plan import file_name, normative_order, stem_of
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import U64, Packing, PlainInstance, Problem
 
 ALIASES = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}  # column → its other names
@@ -248,7 +248,7 @@ def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tupl
 def columns_of(data: bytes) -> tuple[str, ...]:
     """Return a table's column names; ``()`` for other data, fewer than two columns, or an empty or unprintable name."""
     try:
-        data = unpacking.unpack(data)
+        data = document.unpack(data)
         if document.kind(data) == "json" and _NOT_TABLE & document.fields(data).keys():
             return ()
         first = next(_rows(data), (0, {}))[1]
@@ -261,7 +261,7 @@ def columns_of(data: bytes) -> tuple[str, ...]:
 def read_table(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
     """Return the instance in a table; ``columns`` maps a field to its column's name. Raises ``UnreadableInput``."""
     with source_of_errors(name):
-        instance = _instance(unpacking.unpack(data), columns)
+        instance = _instance(document.unpack(data), columns)
     return replace(instance, name=stem_of(name) or "table")
 
 

@@ -39,7 +39,7 @@ from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, PlanDocument, head_document, row_documents
 from tmmu_core.formats.signatures import CHECKPOINT_SCHEMA
 from tmmu_core.graph.model import PERSISTENT_ROLES
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Problem
@@ -134,7 +134,7 @@ WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor,
 def from_document(data: bytes, source: str = "") -> Plan:
     """Read a plan file, JSON or CBOR, plain or gzipped. Raises ``UnreadableInput`` with the place of the error."""
     with source_of_errors(source):
-        data = unpacking.unpack(data)
+        data = document.unpack(data)
         document.check_version(document.text_field(data, "schema"), PLAN_SCHEMA)
         try:
             plan = document.decode(data, PlanDocument, noun="plan")
@@ -253,7 +253,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
     """Return the plan of a checkpoint. Raises ``UnreadableInput`` if it was edited or has another replay ``token``."""
     with source_of_errors(source):
-        data = unpacking.unpack(data)
+        data = document.unpack(data)
         whole = document.fields(data) if document.kind(data) == "cbor" else {}
         document.refuse_later_version(whole)
         if whole.get("schema") != CHECKPOINT_SCHEMA:

@@ -26,7 +26,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile import plan_document
 from tmmu_core.formats.planfile.plan_builder import build, with_hash_checked
 from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, Category, Count, Count63, Plan, TensorRow
 
@@ -195,7 +195,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     records: list[_Record] = []
     hashed: list[Record] = []  # the records that ``content_hash`` covers, as they are in the file
     place = ""
-    for record, place in _raw_records(unpacking.unpack(data)):
+    for record, place in _raw_records(document.unpack(data)):
         if not records and isinstance(record, dict) and "trace_schema" in record:
             document.check_version(record["trace_schema"] or "none", TRACE_SCHEMA, "$.trace_schema")
         try:
