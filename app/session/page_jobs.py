@@ -10,8 +10,7 @@ import msgspec
 from app.session import planning
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
 from app.session.planning import minimise_option, opened_at, planning_input, request_of, task_job
-from app.session.shard_specs import MOST_RANKS, compact, spec_of
-from app.session.view_state import Choice, to_query
+from app.session.view_state import Choice, compact, spec_of, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
 from tmmu_core.base.errors import Misuse, TmmuError
@@ -27,6 +26,8 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.runtime.measure import measure_model
+
+MOST_RANKS = 16_384  # maximum number of ranks on the page Scale
 
 
 def fit_search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:

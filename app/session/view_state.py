@@ -10,13 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 from urllib.parse import quote, unquote
 
-from app.session.shard_specs import spec_of
+import msgspec
+
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, option_texts
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, option_texts, read_json_object
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
@@ -188,3 +189,20 @@ def move_path(path: str, source: str, target: str) -> tuple[str, str]:
     """Return the comma-separated list ``source`` without ``path``, and the list ``target`` with ``path`` at its end."""
     remaining, present = ([p for p in paths.split(",") if p not in ("", path)] for paths in (source, target))
     return ",".join(remaining), ",".join([*present, path])
+
+
+def spec_of(text: str) -> dict[str, Any]:
+    """Parse the JSON object of a spec; ``read_spec`` checks its fields. Raises ``UnreadableInput`` for other texts."""
+    if not text.strip():
+        rule = '"rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]'
+        hint = f'Write {{"mesh": {{"tp": 8}}, {rule}}}, or choose a preset.'
+        raise UnreadableInput("a rank is chosen without a shard spec.", source="shard spec", hint=hint)
+    return read_json_object(text, "shard spec")
+
+
+def compact(text: str) -> str:
+    """Return a spec without white space, for a link; unchanged if it is not JSON."""
+    try:
+        return msgspec.json.format(text.encode(), indent=-1).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text

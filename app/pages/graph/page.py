@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,10 +115,9 @@ def draw(shown: Shown, key: str = "graph") -> None:
     elif tensor >= 0 and index.producer[tensor] >= 0:
         tensor = -1  # only tensors without a producer are vertices: other selections share one cached view
     request = collapsed_graph.ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
-    visible_key = ("visible graph", shown.key, request)
-    view = job_table().cache.get_or_make(
-        visible_key, lambda: collapsed_graph.visible_part(index, module_tree(shown), request)
-    )
+    tree = module_tree(shown)
+    visible_part = partial(collapsed_graph.visible_part, index, tree, request)
+    view = job_table().cache.get_or_make(("visible graph", shown.key, request), visible_part)
     if key == "graph":
         _controls(shown, view, part)
 

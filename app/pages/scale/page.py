@@ -3,8 +3,10 @@
 import json
 import re
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
@@ -12,18 +14,33 @@ import streamlit as st
 from app.kit import controls
 from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work, page_frame
-from app.session import opening, page_jobs, planning, shard_specs, state
+from app.session import opening, page_jobs, planning, state
 from app.session.planning import Shown
-from app.session.view_state import Choice
+from app.session.view_state import Choice, compact, spec_of
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import ARENA_OF_ROLE, Graph
+from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
 
 MOST_CLASSES = 24
+MEGATRON: tuple[tuple[str, int], ...] = (
+    ("*.c_attn.weight", 1),
+    ("*.attn.c_proj.weight", 0),
+    ("*.c_fc.weight", 1),
+    ("*.mlp.c_proj.weight", 0),
+    ("*.[qkv]_proj.weight", 0),
+    ("*.o_proj.weight", 1),
+    ("*.gate_proj.weight", 0),
+    ("*.up_proj.weight", 0),
+    ("*.down_proj.weight", 1),
+    ("*.output.dense.weight", 1),
+)
+"""``(pattern of the weight's id, axis to split)`` of tensor parallelism (Shoeybi et al., 2019): the first matrix of a
+pair is split along its output axis, the second along its input axis."""
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 """The opacity grows with the size, so that the scale suits a light and a dark background."""
 HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
@@ -146,7 +163,7 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go
 def draw_ranks(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
-    chosen = chosen.unsharded().but(shard=chosen.shard or next(text for _, text in shard_specs.presets(graph).values()))
+    chosen = chosen.unsharded().but(shard=chosen.shard or next(text for _, text in presets(graph).values()))
     title = st.container()  # drawn after the ranks are planned
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
@@ -175,23 +192,60 @@ def draw_ranks(graph: Graph) -> None:
     title.html(markup.view_title(text, [f'spec <span class="mono">{spec_hash}</span>']))
 
 
+def presets(graph: Graph) -> dict[str, tuple[str, str]]:
+    """Return name → ``(explanation, shard spec as JSON)``. Mesh axes of the graph that a preset omits have size 1."""
+    graph_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
+    ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
+
+    def mesh(**axes: int) -> list[dict[str, Any]]:
+        sizes = {name: 1 for name in graph_axes if name not in axes} | axes
+        return [{"name": name, "size": size} for name, size in sizes.items()]
+
+    def split(mesh_axis: str, axis: int = 0) -> dict[str, Any]:
+        return {"axis": axis, "mesh": mesh_axis}
+
+    matching = [(pattern, axis) for pattern, axis in MEGATRON if any(fnmatchcase(name, pattern) for name in ids)]
+    rules = [{"match": pattern, **split("tp", axis)} for pattern, axis in matching]
+    weight_rules: dict[str, Any] = {"rules": rules} if rules else {}
+    tensor_parallel: dict[str, Any] = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
+    tensor_parallel |= {"activations": "follow", "gradients": "follow"}
+    fully_sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
+    tensor_and_data_parallel = fully_sharded | {"parameters": split("tp"), "activations": "follow"}
+    tensor_parallel_text = (
+        "parameters, heads, MLP activations and any optimizer state are split; each rank has the whole residual stream"
+        if rules
+        else "parameters and optimizer state are split by rows; activations and gradients where operators keep it"
+    )
+    by_rows = "parameters, gradients and optimizer state are split by rows"
+    specs = {
+        "Tensor parallel 8": (tensor_parallel_text, {"mesh": mesh(tp=8), **weight_rules, "contracts": tensor_parallel}),
+        "Fully sharded 8": (by_rows, {"mesh": mesh(dp=8), "contracts": fully_sharded}),
+        "Data 128 × tensor 8": (
+            "1,024 ranks: parameters are split over 8 ranks, gradients and optimizer state over 128",
+            {"mesh": mesh(dp=128, tp=8), **weight_rules, "contracts": tensor_and_data_parallel},
+        ),
+        "Fully sharded 1,024": (by_rows, {"mesh": mesh(dp=1024), "contracts": fully_sharded}),
+    }
+    return {name: (explanation, msgspec.json.encode(spec).decode()) for name, (explanation, spec) in specs.items()}
+
+
 def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
-    presets = shard_specs.presets(graph)
-    preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
+    named = presets(graph)
+    preset = next((name for name, (_, text) in named.items() if text == chosen.shard), None)
     text = chosen.shard
     with suppress(TmmuError):  # invalid JSON is shown unformatted
-        text = json.dumps(shard_specs.spec_of(text), indent=1, ensure_ascii=False)
+        text = json.dumps(spec_of(text), indent=1, ensure_ascii=False)
         text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
 
     def apply(text: str) -> None:
-        state.choose(shard=shard_specs.compact(text), selected_rank=None, shard_spec=None, rank=0)
+        state.choose(shard=compact(text), selected_rank=None, shard_spec=None, rank=0)
 
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     hidden: dict[str, Any] = {"label_visibility": "collapsed"}
-    widget = state.bind("shard-preset", preset, lambda name: apply(presets[name][1]) if name else None)
-    st.pills("Presets", list(presets), **widget, **hidden)
+    widget = state.bind("shard-preset", preset, lambda name: apply(named[name][1]) if name else None)
+    st.pills("Presets", list(named), **widget, **hidden)
     if preset is not None:
-        st.caption(for_markdown(f"{preset}: {presets[preset][0]}."))
+        st.caption(for_markdown(f"{preset}: {named[preset][0]}."))
     st.text_area("Shard spec as JSON", height=300, **state.bind("shard-text", text, apply), **hidden)
     with st.expander("Syntax"):
         st.markdown(
@@ -216,13 +270,13 @@ def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     with controls.row("rank"):
         last = ranks.world_size - 1
         st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bind("selected_rank", rank))
-        changes: dict[str, Any] = {"shard": chosen.shard, "shard_spec": shard_specs.spec_of(chosen.shard)}
+        changes: dict[str, Any] = {"shard": chosen.shard, "shard_spec": spec_of(chosen.shard)}
         changes |= {"rank": rank, "selected_rank": rank}
         hint = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
         subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-        place = f"Rank {rank:,}: {shard_specs.coordinates_text(ranks.spec, rank)}"
+        place = f"Rank {rank:,}: {coordinates_text(ranks.spec, rank)}"
         st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
     st.html(markup.heading("Bytes per rank", "all arenas; stronger colour: more bytes; click a rank to select it"))
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
@@ -248,6 +302,12 @@ def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
         st.html(f'<div class="tm soft">Whole on every rank: {text}. {reason}.</div>')
 
 
+def coordinates_text(spec: ShardSpec, rank: int) -> str:
+    """Return the coordinates of a rank on the axes with several ranks: ``dp = 3, tp = 1``, or ``alone``."""
+    coordinates = spec.coordinates(rank)
+    return ", ".join(f"{name} = {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"
+
+
 def heat_map(ranks: RankPlans, selected: int) -> go.Figure:
     """Return a heat map of the bytes per rank with a frame around the rank ``selected``."""
     world, totals = ranks.world_size, ranks.extents.sum(axis=1)
@@ -261,7 +321,7 @@ def heat_map(ranks: RankPlans, selected: int) -> go.Figure:
     gaps = {"xgap": 1, "ygap": 1 if cell > 7 else 0}
     fig.add_heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
     texts = [
-        (rank, shard_specs.coordinates_text(ranks.spec, rank), numbers.full_bytes(size), rank_class)
+        (rank, coordinates_text(ranks.spec, rank), numbers.full_bytes(size), rank_class)
         for rank, (size, rank_class) in enumerate(zip(totals.tolist(), ranks.class_of.tolist(), strict=True))
     ]
     hover = "<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}<br>rank class %{customdata[3]}"
