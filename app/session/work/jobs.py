@@ -132,17 +132,7 @@ class Job(Generic[T]):
         self.stopped_for: set[str] = set()  # visitors for whom it was stopped; only they see its result
         self.error: BaseException | None = None
         self.abandoned, self.ended = False, threading.Event()  # abandoned: end without a result, kill the process
-        self._result: T | None = None
-
-    def run(self, work: Callable[[Progress], T]) -> None:
-        """Call ``work`` in this thread and keep its result or its error. Its progress callback is :meth:`progress`."""
-        _job_of_thread.set(self)
-        try:
-            self._result = work(self.progress)
-        except Abandoned:
-            self.error = TaskNotFinished(f"{self.what}: cancelled, because no page waited for it.", "Start it again.")
-        except BaseException as error:  # raised when the result is read
-            self.error = error
+        self.value: T | None = None
 
     def progress(self, doing: str, done: int, of: int) -> bool:
         """Set the progress; return ``False`` if the job was stopped. Raises :class:`Abandoned`."""
@@ -174,7 +164,7 @@ class Job(Generic[T]):
         self.wait()
         if self.error is not None:
             raise self.error
-        return self._result  # type: ignore[return-value]
+        return self.value  # type: ignore[return-value]
 
 
 _job_of_thread: ContextVar[Job[Any] | None] = ContextVar("job", default=None)  # ``None`` in a page
@@ -224,12 +214,18 @@ class JobTable:
             return job
 
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
-        """Run a job in this thread, and move it to the cache.
+        """Run a job in this thread, keep its result or its error, and move it to the cache.
 
         Results and errors are cached for all visitors, with two exceptions: the result of a stopped job only for the
         visitors ``stopped_for``, and ``TaskNotFinished`` only for these or, without a stop, for the job's visitors.
         """
-        job.run(work)
+        _job_of_thread.set(job)
+        try:
+            job.value = work(job.progress)
+        except Abandoned:
+            job.error = TaskNotFinished(f"{job.what}: cancelled, because no page waited for it.", "Start it again.")
+        except BaseException as error:  # raised when the result is read
+            job.error = error
         with self._lock:
             if self._jobs.get(job.key) is job:  # else the job was abandoned
                 del self._jobs[job.key]
