@@ -1,8 +1,4 @@
-"""A design review: notes, bookmarked views and a decision about a plan.
-
-A review file contains the review, the plan and its graph. It is JSON, or an HTML report with the same JSON inside.
-Opening the file restores the view and the plan.
-"""
+"""A design review: notes, bookmarked views and a decision about a plan, kept in a file with the plan and its graph."""
 
 import base64
 import hashlib
@@ -82,7 +78,7 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of a review file; ``graph`` and ``plan`` are gzipped and base64-coded files."""
+    """The content of a review file: JSON, or JSON in an HTML report. ``graph`` and ``plan``: gzipped, in base64."""
 
     schema: Literal["tmmu_review/1"] = "tmmu_review/1"
     review: Review

@@ -1,8 +1,4 @@
-"""The choice of a session, and its conversion to and from the query of a link.
-
-A link contains the whole state of the screen: graph, planning options, selection and view. Fields with their default
-value are left out, except the graph, because servers start with different graphs.
-"""
+"""The choice of a session: the whole state of the screen, which a link contains in its query."""
 
 import re
 from collections.abc import Mapping
@@ -105,7 +101,7 @@ _MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots 
 
 
 def to_query(choice: Choice) -> dict[str, str]:
-    """Return the query of a link: the graph, and each field that differs from its default."""
+    """Return the query of a link: the graph (servers start with different ones), and each field not at its default."""
     query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in option_texts(choice).items()}
     for field in _VIEW_FIELDS:
         value = getattr(choice, field.name)

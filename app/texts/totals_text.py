@@ -121,11 +121,7 @@ def distinct_settings(plan: Plan, other: Plan) -> str:
 
 
 def main_arena(plan: Plan) -> str:
-    """Return the arena that is shown first; "" for a plan without arenas.
-
-    It is the arena with the most bytes over its capacity. Ties are decided by the reuse cost (highest first), then by
-    whether bytes are reused, then by the bytes that can still be saved (most first), then by the size.
-    """
+    """Return the arena that is shown first: that with the most bytes over its capacity, or "" without arenas."""
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, int, str]:
         over_bytes = 0 if arena.headroom_bytes is None else max(0, -arena.headroom_bytes)
