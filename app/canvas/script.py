@@ -29,7 +29,15 @@ _EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 def canvas_script(variable: str = PLAN) -> str:
     """Return JavaScript that sets a global variable of :data:`MAIN_MODULES` if it is not defined."""
     module = MAIN_MODULES[variable]
-    body = "\n".join(_scoped(name, text) for name, text in ordered(sources(), module))
+    parts = []  # a constant per module with its exports; imports become reads of constants
+    for name, text in ordered(sources(), module):
+        exported = [*_EXPORT.findall(text)]
+        for names in _EXPORT_LIST.findall(text):
+            exported += [part.strip() for part in names.split(",") if part.strip()]
+        body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = {_variable(match[2])};\n", text)
+        body = _EXPORT_LIST.sub("", _EXPORT.sub("", body))
+        parts.append(f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();")
+    body = "\n".join(parts)
     return f'globalThis.{variable} ??= (() => {{\n"use strict";\n{body}\nreturn {_variable(module)};\n}})();\n'
 
 
@@ -60,16 +68,6 @@ def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
 
     add(module)
     return list(ordered_modules.items())
-
-
-def _scoped(name: str, text: str) -> str:
-    """Return JavaScript that declares a constant with the exports of a module. Imports become reads of constants."""
-    exported = [*_EXPORT.findall(text)]
-    for names in _EXPORT_LIST.findall(text):
-        exported += [part.strip() for part in names.split(",") if part.strip()]
-    body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = {_variable(match[2])};\n", text)
-    body = _EXPORT_LIST.sub("", _EXPORT.sub("", body))
-    return f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();"
 
 
 def _variable(module: str) -> str:

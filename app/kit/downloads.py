@@ -144,23 +144,17 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown)
         ],
     }
-    if models := _models(shown, stem):
-        sections["Model", "with this plan in it"] = models
+    if shown.opened.graph is not None and len(plan) <= MOST_TENSORS:
+        with suppress(TmmuError):
+            data, name = content_of(shown.opened.source)
+            if not tflite.refusal(data):
+                written = with_plan(MicroModel(data, name), plan)
+                purpose = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
+                model = _entry("TFLM model", f"{stem}.tflm.tflite", purpose, bytes, written.data)
+                sections["Model", "with this plan in it"] = [model]
     if shown.opened.plan is None:
         sections["Reproduce the plan", "input files of the command line"] = _inputs(shown, stem)
     return sections
-
-
-def _models(shown: Shown, stem: str) -> list[Entry]:
-    if shown.opened.graph is None or len(shown.plan) > MOST_TENSORS:
-        return []
-    with suppress(TmmuError):
-        data, name = content_of(shown.opened.source)
-        if not tflite.refusal(data):
-            written = with_plan(MicroModel(data, name), shown.plan)
-            purpose = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
-            return [_entry("TFLM model", f"{stem}.tflm.tflite", purpose, bytes, written.data)]
-    return []
 
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:

@@ -42,7 +42,14 @@ def draw(shown: Shown) -> None:
             _notes(current)
             _new_note(shown)
         with right:
-            _views(current)
+            with controls.row("bookmarks"):
+                for k, view in enumerate(current.views):
+                    icon, changes = ":material/bookmark:", review.view_changes(view)
+                    controls.button(for_markdown(view.name), f"view-{k}", changes, icon=icon)
+                chosen = state.choice()
+                step = f"#{chosen.step}" if chosen.step is not None else ""
+                name = " ".join(filter(None, (chosen.view, chosen.selected, step)))
+                st.button("Bookmark this view", key="bookmark", on_click=review.add_view, args=(name,))
             _decision(current)
             name = f"{downloads.file_stem(shown.opened.name)}.tmmu-review.html"
             hint = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
@@ -76,16 +83,6 @@ def _new_note(shown: Shown) -> None:
         if st.form_submit_button("Add note") and text.strip():
             review.add_note(text.strip(), **subjects[subject])
             st.rerun()
-
-
-def _views(current: review.Review) -> None:
-    with controls.row("bookmarks"):
-        for k, view in enumerate(current.views):
-            controls.button(for_markdown(view.name), f"view-{k}", review.view_changes(view), icon=":material/bookmark:")
-        chosen = state.choice()
-        step = f"#{chosen.step}" if chosen.step is not None else ""
-        name = " ".join(filter(None, (chosen.view, chosen.selected, step)))
-        st.button("Bookmark this view", key="bookmark", on_click=review.add_view, args=(name,))
 
 
 def _decision(current: review.Review) -> None:

@@ -179,6 +179,12 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         (pictures.ACCOUNT_LOOKS[account][0], numbers.full_bytes(count), numbers.percent(count, ledger.extent))
         for account, count in (ledger.at(peak_step).items() if plan.steps else ())
     ]
+    cells: list[tuple[str, ...]] = []  # id, arena, size, offset, slot, live range, role and type of each tensor
+    for row in map(plan.row, alive[:MOST_LIVE]):
+        name = f"{row.tensor_id} (view of {row.base_tensor_uid})" if row.base_tensor_uid else row.tensor_id
+        place = row.arena, numbers.full_bytes(row.size_bytes), numbers.offset(row.offset_bytes), f"{row.logical_slot}"
+        live = numbers.live_range(row.birth, row.death)
+        cells.append((name, *place, live, row.role, f"{row.dtype} {numbers.shape(row.shape)}"))
     sheet = pictures.Sheet(height=pictures.LEDGER_HEIGHT, theme=theme)
     return {
         "title": arena_title(plan, summary, peak_step),
@@ -186,21 +192,10 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         "figure": pictures.ledger_figure(plan, ledger, sheet) if plan.steps else "",
         "at_peak": at_peak and [*at_peak, ("arena size", numbers.full_bytes(ledger.extent), "")],
         "peak": numbers.step(peak_step, plan.node_at(peak_step)),
-        "alive": _tensors(plan, alive[:MOST_LIVE]),
-        "alive_shown": numbers.of(min(MOST_LIVE, len(alive)), len(alive), "tensor"),
+        "alive": cells,
+        "alive_shown": numbers.of(len(cells), len(alive), "tensor"),
         "changes": bool((ledger.live != ledger.live[:1]).any()),
     }
-
-
-def _tensors(plan: Plan, rows: Sequence[int]) -> list[tuple[str, ...]]:
-    """Return the cells of tensors: id, arena, size, offset, slot, live range, role and type."""
-    cells: list[tuple[str, ...]] = []
-    for row in map(plan.row, rows):
-        name = f"{row.tensor_id} (view of {row.base_tensor_uid})" if row.base_tensor_uid else row.tensor_id
-        place = row.arena, numbers.full_bytes(row.size_bytes), numbers.offset(row.offset_bytes), f"{row.logical_slot}"
-        live = numbers.live_range(row.birth, row.death)
-        cells.append((name, *place, live, row.role, f"{row.dtype} {numbers.shape(row.shape)}"))
-    return cells
 
 
 def _origin(solution: Solution | Plan | None) -> Origin:

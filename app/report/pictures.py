@@ -245,22 +245,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     if len(rows) < len(ledger.live):
         axis += f", {len(rows):,} of {numbers.count(len(ledger.live), 'step')} drawn"
     axis_place = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
-    parts = [
-        str(patterns()) if sheet.is_file else "",
-        *_account_areas(ledger, rows, sheet, top),
-        *(sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top),
-        f'<path d="M{peak_x:.1f} {peak_y:.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
-        f'<text x="{peak_x + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
-        *(sheet.y_label(value / top, numbers.short_bytes(value)) for value in labelled),
-        *sheet.step_labels(plan, ledger.steps[rows].tolist()),
-        f"<text {axis_place}>{escape(axis)}</text>",
-    ]
-    return sheet.picture(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
-
-
-def _account_areas(ledger: WasteLedger, rows: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:
-    """Yield the SVG areas of the accounts, stacked; ``rows``: the rows of the ledger to draw, one per column."""
-    base = np.zeros(len(rows), np.uint64)
+    areas, base = [], np.zeros(len(rows), np.uint64)  # the accounts, stacked
     for account in ACCOUNTS:
         account_bytes = np.asarray(getattr(ledger, account))[rows]
         if not account_bytes.any():
@@ -269,10 +254,21 @@ def _account_areas(ledger: WasteLedger, rows: NDArray[np.int64], sheet: Sheet, t
         outline = [*_outline(ceiling, sheet, top), *reversed(_outline(base, sheet, top))]
         name, colour, pattern = ACCOUNT_LOOKS[account]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in outline) + "Z"
-        yield f'<path d="{path}" fill="{colour}"><title>{name}</title></path>'
+        areas.append(f'<path d="{path}" fill="{colour}"><title>{name}</title></path>')
         if pattern:
-            yield f'<path d="{path}" fill="url(#p-{account})"/>'
+            areas.append(f'<path d="{path}" fill="url(#p-{account})"/>')
         base = ceiling
+    parts = [
+        str(patterns()) if sheet.is_file else "",
+        *areas,
+        *(sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top),
+        f'<path d="M{peak_x:.1f} {peak_y:.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
+        f'<text x="{peak_x + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
+        *(sheet.y_label(value / top, numbers.short_bytes(value)) for value in labelled),
+        *sheet.step_labels(plan, ledger.steps[rows].tolist()),
+        f"<text {axis_place}>{escape(axis)}</text>",
+    ]
+    return sheet.picture(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
 
 
 def _outline(values: NDArray[np.uint64], sheet: Sheet, top: int) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ from app.cli.resolve import MAX_FINDINGS, print_findings, resolve_side, show_war
 from app.texts import numbers, totals_text
 from app.texts.totals_text import ARENA_FIGURES, TENSOR_FIGURES, arena_change, kind_rows, sides, tensor_change
 from tmmu_core.base import strict
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, compare
 from tmmu_core.graph.checks import dims_text
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
@@ -53,9 +53,17 @@ def compare_command(
     return NOT_COMPARABLE if not verdict.comparable else SUCCESS if verdict.identical and not invalid else FINDING
 
 
+INCOMPARABLE = {  # path of a difference → why plans with this difference cannot be compared
+    "$.ir_hash": "different graphs",
+    "$.replay_token": "different replay tokens",
+    "$.tensors_hash": "a digest of an older version without a hash of its tensors",
+    "$.arena_config_hash": "different arena configurations",
+}
+
+
 def _print_comparison(verdict: Comparison, limit: int) -> None:
     baseline, candidate = verdict.left, verdict.right
-    reasons = "; ".join(_reason(difference) for difference in verdict.incomparable)
+    reasons = "; ".join(INCOMPARABLE.get(d.path, f"{d.path[2:]} {sides(d)}") for d in verdict.incomparable)
     more = ": same order, same layout, same live ranges" if verdict.identical else ""
     print_lines(f"{verdict.summary}: {reasons}" if reasons else f"{verdict.summary}{more}")
     # Rows of two allocator snapshots do not correspond, so their changes are listed by line of code.
@@ -89,16 +97,6 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
         print_lines("")
         table(("tensor", "changed", *TENSOR_FIGURES), rows)
         print_lines(numbers.of(len(rows), int((verdict.kinds != 0).sum()), "changed tensor"))
-
-
-def _reason(difference: Difference) -> str:
-    reasons = {
-        "$.ir_hash": "different graphs",
-        "$.replay_token": "different replay tokens",
-        "$.tensors_hash": "a digest of an older version without a hash of its tensors",
-        "$.arena_config_hash": "different arena configurations",
-    }
-    return reasons.get(difference.path, f"{difference.path[2:]} {sides(difference)}")
 
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:

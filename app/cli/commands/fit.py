@@ -81,8 +81,8 @@ def fit_command(
     with usage_errors():
         allowed = allowed_moves(changes.allow, changes.max_cost, changes.keep_phases, ("--allow", "--max-cost"))
     limits = (_capacity(request), allowed)
-    with _interruptible() as progress, source_of_errors("standard input" if graph == STREAM else graph):
-        fitted, size = _search(graph, opened, request, limits, progress, sizes)
+    with source_of_errors("standard input" if graph == STREAM else graph):
+        fitted, size = _search(graph, opened, request, limits, sizes)
     if output is not None:
         console.write_output(output, encode(fitted.best.plan_input.graph), "the fitted graph")
     if recipe is not None:
@@ -102,26 +102,22 @@ def fit_command(
 
 
 def _search(
-    file: str,
-    graph: Graph,
-    request: PlanRequest,
-    limits: tuple[Capacity, Allowed],
-    progress: Progress,
-    sizes: SizeOptions,
+    file: str, graph: Graph, request: PlanRequest, limits: tuple[Capacity, Allowed], sizes: SizeOptions
 ) -> tuple[Fitted, int | None]:
     """Return ``(fit, size found for --largest or --mesh)``; the size is ``None`` without these, or if none fits."""
-    if sizes.mesh is not None:
-        smallest = smallest_mesh(graph, request, sizes.mesh, limits, progress)
-        return smallest.fitted, smallest.size
-    largest = sizes.largest
-    if largest is None:
-        return fit(initial_candidate(graph, request, progress), *limits, progress, smallest=True), None
-    if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
+    dim = sizes.largest
+    if dim is not None and file == STREAM and (dim in graph.ranges or dim in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
-    largest_fit = largest_that_fits(
-        graph, request, largest, *limits, progress, lambda dims: read_at_sizes(console.read_input(file), dims, file)
-    )
-    return largest_fit.fitted, largest_fit.size
+    with _interruptible() as progress:
+        if sizes.mesh is not None:
+            found = smallest_mesh(graph, request, sizes.mesh, limits, progress)
+        elif dim is not None:
+            found = largest_that_fits(
+                graph, request, dim, *limits, progress, lambda dims: read_at_sizes(console.read_input(file), dims, file)
+            )
+        else:
+            return fit(initial_candidate(graph, request, progress), *limits, progress, smallest=True), None
+    return found.fitted, found.size
 
 
 def _capacity(request: PlanRequest) -> Capacity:

@@ -187,19 +187,6 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
     return [*filter(None, [baseline_warning]), *resolve.warnings_of(after, before)]
 
 
-def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
-    """Return the commands of GitHub Actions that report the failed checks."""
-    file = for_annotation(after.name, is_property=True)
-    planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
-    text = ""
-    for check in checks:
-        if not check.ok:
-            title = for_annotation(f"tmmu gate: {check.what} of {check.arena}", is_property=True)
-            message = for_annotation(f"{check.value}, limit {check.limit} ({planners})")
-            text += f"::error file={file},title={title}::{message}\n"
-    return text
-
-
 def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
     from app.report.html_report import build_report
 
@@ -209,9 +196,18 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(folder, error) from error
+    # The commands of GitHub Actions that report the failed checks
+    file = for_annotation(after.name, is_property=True)
+    planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
+    annotations = ""
+    for check in checks:
+        if not check.ok:
+            title = for_annotation(f"tmmu gate: {check.what} of {check.arena}", is_property=True)
+            message = for_annotation(f"{check.value}, limit {check.limit} ({planners})")
+            annotations += f"::error file={file},title={title}::{message}\n"
     outputs = {
         "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
-        "annotations.txt": (_error_commands(after, before, checks).encode(), "the annotations"),
+        "annotations.txt": (annotations.encode(), "the annotations"),
         "candidate.plan.json": (to_json(after.plan), "the plan"),
         "report.html": (build_report(after.solution or after.plan, baseline=old), "the report"),
     }

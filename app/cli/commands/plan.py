@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from app.cli import console
 from app.cli.console import FINDING, STREAM, SUCCESS, UsageError, print_lines, table
@@ -49,12 +48,7 @@ def plan_command(
         if unused:
             message = f"these options have no effect on a folder of snapshots: {', '.join(unused)}."
             raise UsageError(message, "Omit them, or pass one snapshot.")
-        ranks = list(summaries(files))
-        if json:
-            console.write_json({"ranks": rank_records(ranks)})
-        else:
-            print_ranks(ranks)
-        return FINDING if any(rank.error for rank in ranks) else SUCCESS
+        return _print_ranks(list(summaries(files)), json)
     opened = open_any(graph, request.dims)
     if engines is not None:
         if not isinstance(opened, Graph):
@@ -134,9 +128,20 @@ def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> 
     print_lines(listed)
 
 
-def print_ranks(ranks: Sequence[RankSummary]) -> None:
-    """Print a row per group of ranks with equal peaks, and how far the highest peak exceeds mean and minimum."""
+def _print_ranks(ranks: Sequence[RankSummary], as_json: bool) -> int:
+    """Print each rank's largest difference from the rank with the highest peak. Ranks with equal peaks have one row."""
     highest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
+    exit_code = FINDING if any(rank.error for rank in ranks) else SUCCESS
+    if as_json:
+        records = []
+        for rank in ranks:
+            largest = None if rank.error else largest_difference(highest, rank)
+            growth = largest and dict(zip(("line", "category", "growth_bytes"), largest, strict=True))
+            record = {"rank": rank.rank, "file": rank.file, "peak_live_bytes": rank.peak}
+            record |= {"reserved_peak_bytes": rank.reserved, "difference": growth, "error": rank.error or None}
+            records.append(record)
+        console.write_json({"ranks": records})
+        return exit_code
     groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for rank in ranks:
         groups.setdefault((rank.peak, rank.reserved, rank.error), []).append(rank)
@@ -155,16 +160,4 @@ def print_ranks(ranks: Sequence[RankSummary]) -> None:
         summary += f"{numbers.over_bound(highest.peak - mean, mean)} above the mean, "
         summary += f"{numbers.over_bound(highest.peak - minimum, minimum)} above the minimum"
     print_lines("", summary)
-
-
-def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:
-    """Return the JSON record of each rank, with its largest difference from the rank with the highest peak."""
-    highest = max(ranks, key=lambda rank: rank.peak)
-    records = []
-    for rank in ranks:
-        largest = None if rank.error else largest_difference(highest, rank)
-        difference = largest and dict(zip(("line", "category", "growth_bytes"), largest, strict=True))
-        record = {"rank": rank.rank, "file": rank.file, "peak_live_bytes": rank.peak}
-        record |= {"reserved_peak_bytes": rank.reserved, "difference": difference, "error": rank.error or None}
-        records.append(record)
-    return records
+    return exit_code

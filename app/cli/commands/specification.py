@@ -126,9 +126,6 @@ def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_js
     return FINDING if has_error else SUCCESS
 
 
-TRACE_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cborseq": "cbor", ".cbor": "cbor"}
-
-
 def trace_command(
     request: PlanRequest,
     graph: str = options.SOURCE,
@@ -137,11 +134,12 @@ def trace_command(
     json: bool = options.AS_JSON,
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
-    is_cbor = console.format_by_ending(output, TRACE_ENDINGS, "jsonl") == "cbor"
+    writers = dict.fromkeys((".jsonl", ".ndjson", ".json"), trace.to_json_lines)
+    writers |= dict.fromkeys((".cborseq", ".cbor"), trace.to_cbor_sequence)
+    write = console.format_by_ending(output, writers, trace.to_json_lines)
     resolved = resolve(graph, request)
     if resolved.findings:
         resolved.valid_plan("export")  # raises an error
-    write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
     data = write(resolved.plan, digest=digest, replans=resolved.trace.replans if resolved.trace else ())
     console.write_output(output, data, "the trace")
     return SUCCESS

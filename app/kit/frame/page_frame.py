@@ -161,36 +161,33 @@ def choice_of_stopped_search(job: Job[Shown], choice: Choice) -> Choice | None:
 
 
 def _headline(shown: Shown) -> None:
-    is_over, budget = bool(over_limits(shown.plan, shown.choice.budget)), shown.choice.budget
+    plan, choice, budget, page = shown.plan, shown.choice, shown.choice.budget, state.session().page
+    is_over = bool(over_limits(plan, budget))
     key = ("headline", shown.key, budget)
     explained = job_table().cache.get_or_make(key, lambda: explain_peak(shown.plan, budget, name_of(shown)))
     with controls.row("headline"):
         st.html(markup.headline(explained.headline, explained.reason, mark=mark(shown), bad=is_over))
-        if shown.opened.plan is None:
-            _actions(shown, is_over)
+        if shown.opened.plan is not None:
+            return
+        best = planning.best_plan_changes(choice)
+        is_best = choice.planner == best["planner"] and choice.options == best["options"]
+        is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto ignores the penalties
+        if any(arena.open_bytes for arena in plan.arenas) and not is_best:
+            kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
+            hint = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
+            controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=hint)
+        if is_over and shown.opened.graph is not None and page != "fix":
+            hint = "Search for changes of the graph or the plan that save memory."
+            st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=hint)
+        is_limited = choice.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
+        if is_limited and not is_over and page != "export":
+            st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
 
 
 def name_of(shown: Shown) -> str:
     """Return the name of the plan for titles: the name of the graph, and the rank for the plan of a rank."""
     rank = f", rank {shown.choice.rank:,} of {shown.plan.world_size:,}" if shown.choice.shard_spec is not None else ""
     return f"{shown.opened.name}{rank}"
-
-
-def _actions(shown: Shown, is_over: bool) -> None:
-    plan, choice, page = shown.plan, shown.choice, state.session().page
-    best = planning.best_plan_changes(choice)
-    is_best = choice.planner == best["planner"] and choice.options == best["options"]
-    is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto ignores the penalties
-    if any(arena.open_bytes for arena in plan.arenas) and not is_best:
-        kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
-        hint = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
-        controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=hint)
-    if is_over and shown.opened.graph is not None and page != "fix":
-        hint = "Search for changes of the graph or the plan that save memory."
-        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=hint)
-    is_limited = choice.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
-    if is_limited and not is_over and page != "export":
-        st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
 
 
 def _notes(shown: Shown) -> None:
