@@ -38,6 +38,9 @@ export function shortened(text, letters) {
 }
 export const counted = (n, noun) => `${grouped(n)} ${noun}${BigInt(n) === 1n ? "" : "s"}`;
 
+/** Return the width of a text in letters; "…" is as wide as two letters. */
+const widthOf = (text) => text.length + text.split("…").length - 1;
+
 const SAMPLE_SIZE = 4000; // maximum number of names in which words are counted
 const WORD = /([A-Za-z0-9]+)/; // split() returns the words of a name at the odd positions
 
@@ -49,24 +52,21 @@ export function namerOf(plan) {
     const words = plan.id(row).split(WORD).filter((_, k) => k % 2);
     for (const word of new Set(words)) counts.set(word, (counts.get(word) ?? 0) + 1);
   }
-  return { brief: (name, letters) => brief(name, letters, counts) };
-}
+  return { brief };
 
-/** Return the width of a text in letters; "…" is as wide as two letters. */
-const widthOf = (text) => text.length + text.split("…").length - 1;
-
-/** Omit words of a name, the most common first, until it fits. If the rarest word alone is too long, shorten it. */
-function brief(name, letters, counts) {
-  const parts = name.split(WORD), words = [...parts.keys()].filter((k) => k % 2);
-  const commonFirst = words.sort((a, b) => (counts.get(parts[b]) ?? 0) - (counts.get(parts[a]) ?? 0));
-  let text = name;
-  for (const k of commonFirst.slice(0, -1)) {
+  /** Omit words of a name, the most common first, until it fits. If the rarest word alone is too long, shorten it. */
+  function brief(name, letters) {
+    const parts = name.split(WORD), words = [...parts.keys()].filter((k) => k % 2);
+    const commonFirst = words.sort((a, b) => (counts.get(parts[b]) ?? 0) - (counts.get(parts[a]) ?? 0));
+    let text = name;
+    for (const k of commonFirst.slice(0, -1)) {
+      if (widthOf(text) <= letters) return text;
+      parts.splice(k - 1, 3, "", "…", ""); // the word and the separators beside it
+      text = parts.join("").replace(/…+/gu, "…");
+    }
     if (widthOf(text) <= letters) return text;
-    parts.splice(k - 1, 3, "", "…", ""); // the word and the separators beside it
-    text = parts.join("").replace(/…+/gu, "…");
+    if (!text.includes("…")) return shortened(name, letters - 1);
+    const kept = letters - (text.startsWith("…") ? 3 : 2);
+    return `${text.slice(0, Math.max(2, kept)).replace(/…+$/u, "")}…`;
   }
-  if (widthOf(text) <= letters) return text;
-  if (!text.includes("…")) return shortened(name, letters - 1);
-  const kept = letters - (text.startsWith("…") ? 3 : 2);
-  return `${text.slice(0, Math.max(2, kept)).replace(/…+$/u, "")}…`;
 }

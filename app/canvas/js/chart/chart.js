@@ -89,7 +89,12 @@ export class Chart extends Drawing {
     this.selected = this.compared = this.hovered = -1;
     this.currentScene = this.colouring = this.hits = this.namer = null;
     this.root.classList.remove("waiting");
-    this.fillMenus();
+    const columns = ["category", "operator", "module"].filter((name) => this.plan[name]);
+    const schemes = ["role", "slot", "arena", ...columns, ...(this.other ? ["change"] : [])];
+    const menu = schemes.map((name) => [name, name === "module" ? "layer" : name]);
+    fillMenu(this.parts.colours, [["", "automatic"], ...menu]);
+    fillMenu(this.parts.arenas, [["", "all"], ...this.plan.arenas.map(({ name }) => [name, name])]);
+    this.parts.overlay.hidden = !this.other;
     // The zoom of the page applies to the first plan only.
     const { zoom, ...rest } = this.state;
     this.apply(isFirst ? { ...rest, zoom } : rest);
@@ -109,7 +114,12 @@ export class Chart extends Drawing {
     this.parts.title.hidden = !state.title;
     if (this.searchField.value !== state.search) this.searchField.value = state.search;
     if (!this.plan) return;
-    if (hasAny("view", "arena", "transposed", "show_baseline", "reach", "memory")) this.newScene();
+    if (hasAny("view", "arena", "transposed", "show_baseline", "reach", "memory")) {
+      const hasOtherRows = this.currentScene?.view !== state.view || this.shownArena !== state.arena;
+      this.currentScene = null;
+      this.shownArena = state.arena;
+      if (this.win && hasOtherRows) Object.assign(this.win, { v0: 0, v1: Infinity }); // clamp() reduces v1
+    }
     if (hasAny("view", "colour")) this.colouring = null;
     if (hasAny("search", "marked", "arena")) this.search();
     this.setRows(settings);
@@ -126,13 +136,6 @@ export class Chart extends Drawing {
     for (const name of ["selected", "compared"]) {
       if (name in settings) this[name] = this.plan.rowOf(settings[name]);
     }
-  }
-
-  newScene() {
-    const { view, arena } = this.state, hasOtherRows = this.currentScene?.view !== view || this.shownArena !== arena;
-    this.currentScene = null;
-    this.shownArena = arena;
-    if (this.win && hasOtherRows) Object.assign(this.win, { v0: 0, v1: Infinity }); // clamp() reduces v1
   }
 
   /** The positions of the boxes. Requires layout(). */
@@ -182,15 +185,6 @@ export class Chart extends Drawing {
     this.apply({ [name]: value });
     this.send(name, value);
     this.stage.focus({ preventScroll: true });
-  }
-
-  fillMenus() {
-    const { plan, parts } = this;
-    const columns = ["category", "operator", "module"].filter((name) => plan[name]);
-    const schemes = ["role", "slot", "arena", ...columns, ...(this.other ? ["change"] : [])];
-    fillMenu(parts.colours, [["", "automatic"], ...schemes.map((name) => [name, name === "module" ? "layer" : name])]);
-    fillMenu(parts.arenas, [["", "all"], ...plan.arenas.map(({ name }) => [name, name])]);
-    parts.overlay.hidden = !this.other;
   }
 
   /** Set `arena`, the arena of the title, and show the state in toolbar, title and labels. */
@@ -285,7 +279,11 @@ export class Chart extends Drawing {
     if (!this.plan) return;
     if (due === "layout") this.layout();
     if (due !== "over") this.drawBase();
-    this.drawOverlay();
+    drawOverlay(this.pen(this.parts.over), this.frameState(), this);
+    const { selected, compared, plan, parts: { status } } = this;
+    Object.assign(this.root.dataset, { selected: plan.id(selected), compared: plan.id(compared) });
+    const text = (Math.min(selected, compared) < 0 ? "" : `${pairText(plan, selected, compared)}; `) + this.drawnText;
+    if (status.textContent !== text) status.textContent = text;
   }
 
   /** Return a cleared context of a canvas, in CSS pixels. */
@@ -301,7 +299,11 @@ export class Chart extends Drawing {
     const drawn = this.drawPicture(pen, frameState);
     if (this.isZoomed) this.overview.draw(pen, frameState, this.full);
     else this.overview.plane = null;
-    this.showFoot(frameState, drawn);
+    const { view, memory, arena, plan_index, show_baseline } = this.state, { dark } = frameState.look;
+    const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index, show_baseline])].join();
+    if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(frameState));
+    this.legendKey = key;
+    this.drawnText = statusOf(this.plan.n, drawn);
     // For tests and benchmarks. firstMs is the time from the arrival of a pack to its first picture.
     const { dataset } = this.root, { t0, t1, v0, v1 } = this.win, now = performance.now();
     const painted = { paintings: Number(dataset.paintings ?? 0) + 1, paintMs: (now - began).toFixed(1) };
@@ -338,22 +340,6 @@ export class Chart extends Drawing {
       pen.fillText("This plan has no tensors.", plot.x + plot.w / 2, plot.y + plot.h / 2);
     }
     return { ...drawn, outlined };
-  }
-
-  drawOverlay() {
-    drawOverlay(this.pen(this.parts.over), this.frameState(), this);
-    const { selected, compared, plan, parts: { status } } = this;
-    Object.assign(this.root.dataset, { selected: plan.id(selected), compared: plan.id(compared) });
-    const text = (Math.min(selected, compared) < 0 ? "" : `${pairText(plan, selected, compared)}; `) + this.drawnText;
-    if (status.textContent !== text) status.textContent = text;
-  }
-
-  showFoot(frameState, drawn) {
-    const { view, memory, arena, plan_index, show_baseline } = this.state, { dark } = frameState.look;
-    const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index, show_baseline])].join();
-    if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(frameState));
-    this.legendKey = key;
-    this.drawnText = statusOf(this.plan.n, drawn);
   }
 
   // --- the window ------------------------------------------------------------------------------------------------

@@ -56,11 +56,18 @@ export function fillMenu(menu, pairs) {
   menu.replaceChildren(...pairs.map(([value, name]) => el("option", { value }, name)));
 }
 
+/** Return the elements of the legend. Without `listsUnusedColours`, omit each colour that no row of a shown arena has. */
 export function legendOf({ plan, other, shown, colouring, scene, strip, isCandidate, hasOutlines }) {
+  const used = new Set();
+  for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(colouring.codes[i]);
+  const usedColours = new Set(Array.from(used, (code) => css(colouring.table[code])));
   const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
-  for (const [name, colour] of usedEntries(colouring, plan, shown)) {
-    entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
+  for (const [name, colour] of colouring.legend) {
+    if (colour === "transparent") entry("", name);
+    else if (colouring.listsUnusedColours || usedColours.has(css(rgbOf(colour)))) {
+      entry(el("i", { style: `background:${colour}` }), name);
+    }
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
   if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
@@ -81,15 +88,6 @@ export function legendOf({ plan, other, shown, colouring, scene, strip, isCandid
   for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   if (scene.stripArena) entry("", "▼ peak");
   return items;
-}
-
-/** Return the legend entries. Without `listsUnusedColours`, omit each colour that no row of a shown arena has. */
-function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
-  if (listsUnusedColours) return legend;
-  const used = new Set();
-  for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(codes[i]);
-  const colours = new Set(Array.from(used, (code) => css(table[code])));
-  return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
 /** Return the status text. `total`: number of rows of the plan; second argument: the result of drawPicture(). */

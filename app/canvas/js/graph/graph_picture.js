@@ -56,23 +56,17 @@ function drawEdges({ pen, data, look, visible, scale }, route) {
     if (Math.max(ay, by) < y0 || Math.min(ay, by) > y1) return;
     pen.beginPath();
     pen.moveTo(ax, ay);
-    if (points.length <= 6) for (let i = 2; i < points.length; i += 2) pen.lineTo(points[i], points[i + 1]);
-    else curveThrough(pen, points);
+    // A smooth curve through the midpoints of the segments, with the points as control points. A short route is straight.
+    for (let i = 2; i < points.length; i += 2) {
+      const [x, y, nextX, nextY] = points.slice(i, i + 4);
+      if (points.length <= 6 || nextX === undefined) pen.lineTo(x, y);
+      else pen.quadraticCurveTo(x, y, (x + nextX) / 2, (y + nextY) / 2);
+    }
     pen.strokeStyle = pen.fillStyle = colour;
     pen.lineWidth = width;
     pen.stroke();
     if (scale > 0.3) arrowHead(pen, points.slice(-4), 4 + width);
   }
-}
-
-/** Draw a smooth curve through the midpoints of the segments, with the points as control points. */
-function curveThrough(pen, points) {
-  let i = 2;
-  for (; i < points.length - 2; i += 2) {
-    const [x, y, nextX, nextY] = points.slice(i, i + 4);
-    pen.quadraticCurveTo(x, y, (x + nextX) / 2, (y + nextY) / 2);
-  }
-  pen.lineTo(points[i], points[i + 1]);
 }
 
 function drawBox(scene, vertex, box, k) {

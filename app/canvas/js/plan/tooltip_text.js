@@ -7,6 +7,13 @@ export function linesOf({ plan, other, isCandidate }, row) {
   const birth = plan.birth[row], death = plan.rangeEnd(row);
   const kind = ["role", "dtype", "shape", "operator"].map((column) => plan.text(column, row)).filter(Boolean);
   const arena = plan.arenas[plan.arena[row]].name, layer = plan.text("module", row);
+  const head = plan.head(row), members = plan.members.get(head), buffer = [];
+  if (members) {
+    const held = plan.held(row), freedLast = members.filter((i) => plan.death[i] === held.death);
+    const lastIds = freedLast.slice(0, 3).map((i) => plan.id(i)).join(", ");
+    buffer.push(["buffer", `${plan.id(head)} and ${counted(members.length - 1, "more tensor")}`]);
+    buffer.push(["memory held", `${rangeAndLength(plan, held.birth, held.death)}, last by ${lastIds}`]);
+  }
   const lines = [
     ["", plan.id(row)],
     ["size", fullBytes(plan.exact("size", row))],
@@ -14,7 +21,7 @@ export function linesOf({ plan, other, isCandidate }, row) {
     ["place", plan.slotted ? `${arena}, slot ${plan.slot[row]}, order ${Number(plan.generation[row]) + 1}` : arena],
     ["tensor live", rangeAndLength(plan, birth, death)],
     ["written by", stepAndNode(plan, birth)],
-    ...storageLines(plan, row),
+    ...buffer,
     ["kind", kind.join(" · ")],
     ...(layer ? [["layer", layer]] : []),
   ];
@@ -41,17 +48,6 @@ export function pairText(plan, a, b) {
   const end = low + plan.exact("size", a), otherEnd = otherLow + plan.exact("size", b);
   const bytes = (end < otherEnd ? end : otherEnd) - (low > otherLow ? low : otherLow);
   return `${names}: ${steps}, ${bytes > 0n ? `${shortBytes(bytes)} in common` : "no common bytes"}`;
-}
-
-function storageLines(plan, row) {
-  const head = plan.head(row), members = plan.members.get(head);
-  if (!members) return [];
-  const { birth, death } = plan.held(row), freedLast = members.filter((i) => plan.death[i] === death);
-  const lastIds = freedLast.slice(0, 3).map((i) => plan.id(i)).join(", ");
-  return [
-    ["buffer", `${plan.id(head)} and ${counted(members.length - 1, "more tensor")}`],
-    ["memory held", `${rangeAndLength(plan, birth, death)}, last by ${lastIds}`],
-  ];
 }
 
 const stepAndNode = (plan, t) => stepName(plan.stepAt(t), plan.node(t));
