@@ -1,8 +1,4 @@
-"""Cards and marks of tensors.
-
-The selected tensor has cards about its facts, why it has its offset, another offset for it, and the replay. The drawing
-marks the buffers that prove a lower bound (witness), a layer, or long idle buffers.
-"""
+"""Cards of the selected tensor (facts, reason of its offset, another offset, replay), and marks in the drawing."""
 
 from collections.abc import Mapping
 from typing import Any

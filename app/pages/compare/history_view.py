@@ -102,7 +102,7 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
     hover = "%{customdata[1]}, %{customdata[2]} UTC"
     hover += "<br>total reserved %{customdata[3]}<br>peak %{customdata[4]}<br>lower bound %{customdata[5]}"
-    options: dict[str, Any] = {"mode": "lines+markers", "marker": {"color": LIVE, "size": 9}, "texts": texts}
+    options: dict[str, Any] = {"mode": "lines+markers", "marker": {"color": LIVE, "size": 9}, "customdata": texts}
     add_curve(fig, x, [run.extent_bytes for run in runs], totals_text.EXTENT, LIVE, hover=hover, **options)
     runs_per_label = -(-len(runs) // MOST_LABELS)  # rounded up
     labels = [numbers.shortened(run.commit, 9) for run in runs[::runs_per_label]]

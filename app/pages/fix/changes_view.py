@@ -232,7 +232,7 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     ]
     # The current plan has no cost: its marker is on the axis, which would clip half of it.
     options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "cliponaxis": False}
-    add_curve(fig, x, y, "", LINE, texts=texts, hover="%{customdata}", **options)
+    add_curve(fig, x, y, "", LINE, customdata=texts, hover="%{customdata}", **options)
     limit_line(fig, limit)
     fig.update_xaxes(axis)
     fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)

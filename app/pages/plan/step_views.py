@@ -281,14 +281,14 @@ def cost_chart(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
     ascending = points[::-1]
     top = max([point.extent for point in points] + [arena.extent_bytes])
     x = [point.extent for point in ascending] + [top + top // 12]  # the curves continue to the end of the axis
-    texts = [numbers.full_bytes(capacity) for capacity in x]
-    marker = {"size": [6] * len(points) + [0]}  # the end of the axis is no point
+    options: dict[str, Any] = {"customdata": [numbers.full_bytes(capacity) for capacity in x]}
+    options["marker"] = {"size": [6] * len(points) + [0]}  # the end of the axis is no point
     for name, colour, dash, mode, y in (
         ("lowest cost found", LIVE, "solid", "lines+markers", [point.cost for point in ascending]),
         ("lower bound", LINE, "dot", "lines", [point.bound for point in ascending]),
     ):
         hover = f"{name} from %{{customdata}}: %{{y:,d}}"
-        add_curve(fig, x, [*y, *y[-1:]], name, colour, dash=dash, mode=mode, texts=texts, hover=hover, marker=marker)
+        add_curve(fig, x, [*y, *y[-1:]], name, colour, dash=dash, mode=mode, hover=hover, **options)
     if arena.capacity_bytes <= top:
         limit_line(fig, arena.capacity_bytes, vertical=True)
     fig.update_xaxes(bytes_axis(top), title_text="capacity")
