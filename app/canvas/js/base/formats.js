@@ -2,7 +2,7 @@
 
 export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** Format a number of bytes in the largest unit that it reaches: "1.50 MiB". From 1 KiB on, round to 3 or 4 digits. */
+/** Format a number of bytes in the largest unit that it reaches: "1.50 MiB". From 1 KiB on, round half up to 3 or 4 digits. */
 export function shortBytes(count) {
   const n = BigInt(count);
   if (n < 1024n) return `${n} B`;
@@ -12,14 +12,9 @@ export function shortBytes(count) {
     const scale = 1n << BigInt(10 * unit);
     hundredths = (n * 100n + scale / 2n) / scale;
   } while (hundredths >= 102400n && unit < 6);
-  return `${threeDigits(hundredths)} ${UNITS[unit]}`;
-}
-
-/** Format a number of hundredths: 1234n → "12.3". Round it half up to three digits, or to an integer from 100 on. */
-function threeDigits(hundredths) {
-  if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n}`;
-  if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n}`;
-  return `${hundredths / 100n}.${String(hundredths % 100n).padStart(2, "0")}`;
+  if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n} ${UNITS[unit]}`;
+  if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n} ${UNITS[unit]}`;
+  return `${hundredths / 100n}.${String(hundredths % 100n).padStart(2, "0")} ${UNITS[unit]}`;
 }
 
 export const grouped = (n) => BigInt(n).toLocaleString("en-US");

@@ -447,7 +447,9 @@ export class Chart extends Drawing {
   /** Select the next (1) or previous (−1) tensor in the slot of the selected tensor. */
   selectInSlot(direction) {
     if (this.selected < 0) return;
-    const root = this.plan.rootOf(this.selected), rows = this.plan.rowsInSlot(root);
+    const { slot, arena, isView, generation, birth } = this.plan, root = this.plan.rootOf(this.selected);
+    const rows = [...slot.keys()].filter((i) => slot[i] === slot[root] && arena[i] === arena[root] && !isView[i]);
+    rows.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b); // the order of their use
     const next = rows[rows.indexOf(root) + direction];
     if (next !== undefined) this.select(next, "slot");
   }

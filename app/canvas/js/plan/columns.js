@@ -128,11 +128,4 @@ export class Columns {
     const { birth, size } = this;
     return (this.order ??= Uint32Array.from(birth.keys()).sort((a, b) => birth[a] - birth[b] || size[b] - size[a] || a - b));
   }
-
-  /** Return the rows that use the slot of a row, in order of their use, without views. */
-  rowsInSlot(row) {
-    const { slot, arena, isView, generation, birth } = this;
-    const rows = [...slot.keys()].filter((i) => slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]);
-    return rows.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
-  }
 }
