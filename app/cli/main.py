@@ -134,10 +134,18 @@ def run(arguments: Sequence[str]) -> int:
         LOG.setLevel(logging.INFO)
     try:
         limits.refuse_unknown_settings()
-        arguments = _apply_limits(arguments)
-        first = next(iter(arguments), "")
+        variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
+        others, remaining = list[str](), iter(arguments)
+        for argument in remaining:
+            option, equals, value = argument.partition("=")
+            if option in variables:
+                maximum = limits.whole_number(value if equals else next(remaining, ""), option)
+                os.environ[variables[option]] = str(maximum)
+            elif argument not in VERBOSE:
+                others.append(argument)
+        first = next(iter(others), "")
         tmmu = build((first,) if first in COMMANDS else COMMANDS)  # to import only one module of a command is faster
-        code = int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS)
+        code = int(tmmu(others, standalone_mode=False, prog_name="tmmu") or SUCCESS)
         sys.stdout.flush()
         return code
     except TmmuError as error:
@@ -159,20 +167,6 @@ def run(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         print("tmmu: internal error. This is a bug in tmmu; please report it with the traceback.", file=sys.stderr)
         return INTERNAL_ERROR
-
-
-def _apply_limits(arguments: Sequence[str]) -> list[str]:
-    """Set the limits of ``--max-NAME N`` options. Return the arguments without these options and :data:`VERBOSE`."""
-    variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
-    others: list[str] = []
-    remaining = iter(arguments)
-    for argument in remaining:
-        option, equals, value = argument.partition("=")
-        if option in variables:
-            os.environ[variables[option]] = str(limits.whole_number(value if equals else next(remaining, ""), option))
-        elif argument not in VERBOSE:
-            others.append(argument)
-    return others
 
 
 def main() -> None:

@@ -152,12 +152,8 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
                 purpose = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
                 model = _entry("TFLM model", f"{stem}.tflm.tflite", purpose, bytes, written.data)
                 sections["Model", "with this plan in it"] = [model]
-    if shown.opened.plan is None:
-        sections["Reproduce the plan", "input files of the command line"] = _inputs(shown, stem)
-    return sections
-
-
-def _inputs(shown: Shown, stem: str) -> list[Entry]:
+    if shown.opened.plan is not None:
+        return sections
     inputs, data_of, source = [], command_files(shown), shown.opened.source
     if source.startswith("file:"):  # the visitor may lack this file: Fix made it, or another visitor opened it
         name, purpose = file_of(shown).removeprefix("./"), "the opened file, as in the commands"
@@ -170,7 +166,8 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
         label, option = name.removesuffix(".json").capitalize(), OPTION_SPECS[field].option
         if name in data_of:
             inputs.append(_entry(label, name, f"input of {option}", bytes, data_of[name]))
-    return inputs
+    sections["Reproduce the plan", "input files of the command line"] = inputs
+    return sections
 
 
 def review_page(shown: Shown, current: Review, link: str) -> bytes:

@@ -249,9 +249,6 @@ def check_row(check: plan_gate.Check) -> Check:
     return Check(check.what, check.arena or "all arenas", value, limit, check.ok)
 
 
-REPORT_FORMATS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
-
-
 def report_command(
     request: PlanRequest,
     plan: str = SOURCE,
@@ -274,7 +271,8 @@ def report_command(
     from app.report.pictures import LOOKS
     from tmmu_core.judge.verifier.verify import verify_plan
 
-    format_ = "html" if not Path(output).suffix else console.format_by_ending(output, REPORT_FORMATS, "html")
+    formats = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
+    format_ = "html" if not Path(output).suffix else console.format_by_ending(output, formats, "html")
     if theme not in LOOKS:
         raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
     resolved = resolve.resolve(plan, request)

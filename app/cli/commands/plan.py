@@ -20,12 +20,11 @@ from tmmu_core.plans.figures.metrics import LineChange, by_category, changes_at_
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, UNPLANNED, Plan
 
-ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}
-
 
 def writer_of(name: str) -> Callable[[Plan], bytes]:
     """Return the function that encodes a plan in the format of a file name. Raises :class:`UsageError`."""
-    return plan_file.WRITERS[console.format_by_ending(name, ENDINGS, "json")]
+    writer_of_ending = {f".{format_}": write for format_, write in plan_file.WRITERS.items()}
+    return console.format_by_ending(name, writer_of_ending, plan_file.to_json)
 
 
 def plan_command(
