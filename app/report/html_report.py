@@ -16,8 +16,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
-from app.canvas.pack import NO_ORIGIN, Origin, arena_title, pack_plan
-from app.canvas.script import VIEWER, canvas_script
+from app.canvas.component import NO_ORIGIN, VIEWER, Origin, arena_title, canvas_script, pack_plan
 from app.report import pictures
 from app.texts import markup, numbers, totals_text
 from app.texts.palette import default_scheme, row_colours

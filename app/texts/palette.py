@@ -1,4 +1,4 @@
-"""Colours of a plan's tensors in pages, pictures and canvas. ``app/canvas/script.py`` writes them to ``palette.js``."""
+"""Colours of a plan's tensors in pages, pictures and canvas. ``component.py`` writes them to ``palette.js``."""
 
 from collections.abc import Callable, Sequence
 

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 from pandas.api.types import is_numeric_dtype
 
-from app.canvas.pack import matches
+from app.canvas.component import matches
 from app.kit.tensor.tensor_card import layer_of
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.canvas.script import GRAPH
+from app.canvas.component import GRAPH
 from app.kit import arena_focus, controls
 from app.kit.frame import page_frame, toolbar
 from app.kit.tensor import tensor_card, tensor_table

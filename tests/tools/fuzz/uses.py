@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from app.canvas.pack import pack_plan
+from app.canvas.component import pack_plan
 from app.report import summary
 from app.texts import tensor_text, totals_text
 from tmmu_core.base.errors import TmmuError

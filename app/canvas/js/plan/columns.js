@@ -1,4 +1,4 @@
-// Read the bytes that app/canvas/pack.py writes: numbers as typed arrays, texts and lists as JSON.
+// Read the bytes that app/canvas/component.py writes: numbers as typed arrays, texts and lists as JSON.
 
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
@@ -29,7 +29,7 @@ const rounded = (values) => (values instanceof BigUint64Array ? Float64Array.fro
 
 /** One plan. Its columns are numbers for drawing, rounded above 2^53; exact() returns a BigInt, for texts. */
 export class Columns {
-  /** `spec`: the part of one plan in the header, see pack.py; read(position) returns the array at a position.
+  /** `spec`: the part of one plan in the header, see component.py; read(position) returns the array at a position.
    *
    * Texts per row, {codes: a code per row, names: the text of each code}: role, dtype and, else null, category,
    * operator and module (the layer). Further fields that may be null: `events` (drawn step → step of the plan; null:
