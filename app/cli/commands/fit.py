@@ -150,6 +150,7 @@ def _interruptible() -> Iterator[Progress]:
 def as_json(fitted: Fitted) -> dict[str, Any]:
     """Return the JSON record of the result (contract §11)."""
     cost, total = fitted.best.cost, fitted.capacity.total
+    percent = 100 * cost.extra_flops / fitted.flops if fitted.flops else 0.0
     return {
         "answer": fitted.answer,
         "capacity": {**fitted.capacity.arenas, **({} if total is None else {"total": total})},
@@ -158,12 +159,8 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
         "over_bytes": fitted.over_bytes,
         "warnings": fitted.warnings,
         "assumptions": assumptions(fitted),
-        "cost": {
-            "extra_flops": cost.extra_flops,
-            "extra_flops_percent": 100 * cost.extra_flops / fitted.flops if fitted.flops else 0.0,
-            "moved_bytes": cost.moved_bytes,
-            "extra_steps": cost.extra_steps,
-        },
+        "cost": {"extra_flops": cost.extra_flops, "extra_flops_percent": percent}
+        | {"moved_bytes": cost.moved_bytes, "extra_steps": cost.extra_steps},
         "moves": [
             {"kind": move.kind, "what": move.what, "why": move.why, "bytes": move.bytes}
             | {"extra_flops": move.cost.extra_flops, "moved_bytes": move.cost.moved_bytes}

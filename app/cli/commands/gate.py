@@ -139,11 +139,8 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "checked": _scope(after),
         "baseline_checked": before and _scope(before),
         "certificates": {
-            arena.name: {
-                "status": arena.status,
-                "lower_bound_bytes": arena.bound_bytes,
-                "claimed_bytes": arena.stated_bound_bytes if arena.status == CLAIMED else None,
-            }
+            arena.name: {"status": arena.status, "lower_bound_bytes": arena.bound_bytes}
+            | {"claimed_bytes": arena.stated_bound_bytes if arena.status == CLAIMED else None}
             for arena in plan.arenas
         },
         "incomplete": unplanned_parts(plan),

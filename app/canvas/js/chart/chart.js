@@ -84,6 +84,7 @@ export class Chart extends Drawing {
     const keepsSteps = this.win && steps === this.plan.steps; // `win` is null before the first layout
     this.pack = pack;
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
+    this.isCandidate = this.plan === pack.plans[0];
     if (!this.plan.arenas.some(({ name }) => name === this.state.arena)) this.state.arena = null;
     this.other = this.plan.twin ? pack.plans[this.isCandidate ? 1 : 0] : null;
     this.selected = this.compared = this.hovered = -1;
@@ -99,11 +100,6 @@ export class Chart extends Drawing {
     const { zoom, ...rest } = this.state;
     this.apply(isFirst ? { ...rest, zoom } : rest);
     if (this.win && !keepsSteps) this.win = this.full; // keys and the pointer use it before the next layout
-  }
-
-  /** Whether the drawn plan is the candidate, which is the first plan of a pack. */
-  get isCandidate() {
-    return this.pack.plans[0] === this.plan;
   }
 
   apply(settings) {
