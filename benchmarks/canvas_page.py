@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.canvas.component import PLAN, Origin, Packed, pack_plan
 from app.kit import controls
-from app.kit.tensor.plan_drawing import PlanHandle, draw
+from app.kit.plan_drawing import PlanHandle, draw
 from benchmarks.canvas_plans import synthetic_plan
 from tmmu_core.plans.model import Plan
 

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.kit import arena_focus, controls
-from app.kit.frame import long_work, page_frame
-from app.kit.tensor import plan_drawing, tensor_card, tensor_table
+from app.kit import arena_focus, controls, long_work, page_frame, plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
 from app.pages.fix import changes_view
 from app.pages.graph import page as graph_page

@@ -5,9 +5,8 @@ from functools import partial
 
 import streamlit as st
 
-from app.kit import controls, downloads
+from app.kit import controls, downloads, long_work, page_frame
 from app.kit.charts import draw_chart
-from app.kit.frame import long_work, page_frame
 from app.pages.plan.page import bars
 from app.report.pictures import HEIGHT, LOOKS, MAX_SIDE, MIN_SIDE, WIDTH, Sheet
 from app.session import page_jobs, planning, review, state

@@ -9,9 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from app.kit import long_work, plan_drawing, tensor_table
 from app.kit.charts import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
-from app.kit.frame import long_work
-from app.kit.tensor import plan_drawing, tensor_table
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers

@@ -4,9 +4,8 @@ import time
 
 import streamlit as st
 
-from app.kit import arena_focus, controls
+from app.kit import arena_focus, controls, long_work, page_frame
 from app.kit.charts import draw_chart, search_chart
-from app.kit.frame import long_work, page_frame
 from app.pages.fix import changes_view
 from app.session import planning, state
 from app.session.planning import Shown

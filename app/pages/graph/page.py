@@ -11,9 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from app.canvas.component import GRAPH
-from app.kit import arena_focus, controls
-from app.kit.frame import page_frame, toolbar
-from app.kit.tensor import tensor_card, tensor_table
+from app.kit import arena_focus, controls, page_frame, tensor_card, tensor_table, toolbar
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.session.view_state import AROUND, MODEL, move_path, path_text, paths_of

@@ -8,10 +8,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus, controls, review_panel
+from app.kit import arena_focus, controls, long_work, page_frame, plan_drawing, review_panel, tensor_card, tensor_table
 from app.kit.charts import FAINT, LINE, LIVE, bytes_axis, draw_chart, figure
-from app.kit.frame import long_work, page_frame
-from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.plan import step_views
 from app.session import page_jobs, planning, state
 from app.session.opening import content_of

@@ -9,9 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus, controls
+from app.kit import arena_focus, controls, tensor_table
 from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line, steps_axis
-from app.kit.tensor import tensor_table
 from app.report.pictures import ACCOUNT_LOOKS
 from app.session import plan_rows, state
 from app.session.planning import Shown, request_of

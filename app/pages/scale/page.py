@@ -11,9 +11,8 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import controls
+from app.kit import controls, long_work, page_frame
 from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
-from app.kit.frame import long_work, page_frame
 from app.session import opening, page_jobs, planning, state
 from app.session.planning import Shown
 from app.session.view_state import Choice, compact, spec_of

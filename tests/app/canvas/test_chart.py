@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 from app.canvas.component import matches, pack_plan
-from app.kit.tensor.tensor_table import matching_rows
+from app.kit.tensor_table import matching_rows
 from app.texts import numbers
 from app.texts.palette import layer_colours
 from benchmarks.canvas_plans import synthetic_plan

@@ -9,7 +9,7 @@ import streamlit as st
 from pandas.api.types import is_numeric_dtype
 
 from app.canvas.component import matches
-from app.kit.tensor.tensor_card import layer_of
+from app.kit.tensor_card import layer_of
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins
 from app.session.planning import Shown

@@ -5,9 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.kit import arena_focus, controls
-from app.kit.frame import long_work, toolbar
-from app.kit.tensor import tensor_table
+from app.kit import arena_focus, controls, long_work, tensor_table, toolbar
 from app.session import opening, planning, state
 from app.session.opening import Opened
 from app.session.planning import Shown
