@@ -15,7 +15,9 @@ from tmmu_core.formats.planfile.plan_file import checkpoint, restore
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.plan_sets import plan_rank
 from tmmu_core.plans.making.request import PlanRequest
@@ -62,8 +64,6 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 
     Exit code: 0 no errors, 1 errors.
     """
-    from tmmu_core.judge.lint import lint_verdict
-
     resolved, plan_graph = resolve_with_graph(plan, graph, request)
     verdict = lint_verdict(resolved.plan, plan_graph, _verdict(resolved, plan_graph, request))
     errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
@@ -72,8 +72,6 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 
 
 def _verdict(resolved: Resolved, graph: Graph | None, request: PlanRequest) -> Verdict:
-    from tmmu_core.judge.verifier.verify import verify_plan
-
     plan, dims, cut_from = resolved.complete_plan(), request.dims or None, resolved.whole_graph_hash
     return resolved.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, cut_from=cut_from)
 

@@ -2,7 +2,7 @@
 
 import { drawGrid, drawPhases, drawStrip, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
 import { colouringOf } from "../base/colours.js";
-import { build, fillMenu, legendOf, statusOf } from "./element.js";
+import { build, fillMenu, legendOf, linesOf, pairText, statusOf } from "./element.js";
 import { ChartInput } from "./chart_input.js";
 import { charts, Drawing } from "./drawing.js";
 import { drawOverlay } from "../drawing/overlay.js";
@@ -12,7 +12,6 @@ import {
 import { contains, drawClipped, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { sceneOf, sumOf, VIEWS, searchHits, rowAt } from "../plan/scene.js";
-import { linesOf, pairText } from "../plan/tooltip_text.js";
 import { counted, grouped, namerOf } from "../base/formats.js";
 
 const MARGIN = { right: 14, bottom: 34, strip: 58, gap: 10 };
