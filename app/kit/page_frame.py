@@ -50,7 +50,17 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
         shown = job.result()
         repeatable = choice_of_stopped_search(job, choice)
     except TmmuError as error:
-        return _failed(error, job, choice, opened)
+        _draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
+        if opening.lacks_arenas(error) and opened.graph is not None:
+            names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
+            names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
+            declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
+            hint = "Declare these arenas, without limits and with default settings. Change them under Advanced, Arenas."
+            controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=hint)
+        long_work.restart_button(job)
+        shown = _substitute(choice)
+        _headline(shown)
+        return shown
     if repeatable is not None:  # a link with the node limit reproduces the plan of the stopped search
         state.choose(planner=repeatable.planner, options=repeatable.options, step=choice.step)
         st.rerun()
@@ -62,8 +72,8 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     session = state.session()
     if session.has_unchecked_link:
         session.has_unchecked_link = False
-        if names := remove_missing_items(state.choice(), shown):
-            session.notice = f"The link selects {' and '.join(names)}, which this plan does not have."
+        if missing := remove_missing_items(state.choice(), shown):
+            session.notice = f"The link selects {' and '.join(missing)}, which this plan does not have."
     if session.notice:
         controls.notice("aside", markup.esc(session.notice), "notice", css="tm soft")
     _headline(shown)
@@ -118,20 +128,6 @@ def _progress(job: Job[Any], title: str, shows_last_plan: bool, cancel: long_wor
     for column in st.columns([0.755, 0.245], gap="small"):
         column.skeleton(height=420)
     st.stop()
-
-
-def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -> Shown:
-    _draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
-    if opening.lacks_arenas(error) and opened.graph is not None:
-        names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
-        names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
-        declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
-        hint = "Declare these arenas, without limits and with default settings. Change them under Advanced, Arenas."
-        controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=hint)
-    long_work.restart_button(job)
-    shown = _substitute(choice)
-    _headline(shown)
-    return shown
 
 
 def _substitute(choice: Choice) -> Shown:
