@@ -115,7 +115,8 @@ def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
 
 
 PLANNING = [_parameter(name, spec) for name, spec in OPTION_SPECS.items()]
-PLANNING += [_parameter("no_run", OptionSpec("--no-run", "", "Never run an ONNX model to find its shapes.", flag=True))]
+NO_RUN = OptionSpec("--no-run", "", "Never run an ONNX model to find its shapes.", flag=True)
+PLANNING.append(_parameter("no_run", NO_RUN))
 
 
 def read_option(name: str, text: str | list[str]) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from app.canvas.component import Origin, canvas_script, pack_plan
+from app.canvas.pack import Origin, pack_plan
+from app.canvas.script import canvas_script
 from tmmu_core.plans.model import Plan
 
 

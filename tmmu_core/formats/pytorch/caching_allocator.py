@@ -10,13 +10,11 @@ A lane is a stream and a memory pool. Source: ``c10/cuda/CUDACachingAllocator.cp
 ``should_split``, ``free_block``, ``release_blocks``) with the default settings.
 """
 
-from __future__ import annotations
-
 import sys
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,30 +24,16 @@ SMALL_SIZE = 1 << 20  # maximum bytes of a small allocation
 OWN_SEGMENT_SIZE = 10 << 20  # minimum bytes for which a new segment has the size of the allocation, rounded up
 SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20  # bytes of a new segment for a small, and for any other allocation
 SEGMENT_UNIT = 2 << 20  # unit of the rounding for ``OWN_SEGMENT_SIZE``, in bytes
-BASE_ADDRESS = 0x7F00_0000_0000
+Pool = list[tuple[int, int]]  # ``(size, address)`` of the free blocks of a lane for small or large allocations, sorted
+Recorder = Callable[[str, int, int], None]  # called with an action (name in PyTorch), and a segment's address and bytes
 
 
-@dataclass(eq=False, slots=True)
-class Block:
-    """A part of a segment, allocated or free."""
+class Block(NamedTuple):
+    """An allocated part of a segment."""
 
     addr: int
     size: int
-    pool: Pool  # the free blocks of its lane, for small or for large allocations
-    before: Block | None = None
-    after: Block | None = None
-    is_free: bool = False
-
-    def merge(self, following: Block) -> None:
-        """Add the block after this one to this block."""
-        self.size += following.size
-        self.after = following.after
-        if following.after is not None:
-            following.after.before = self
-
-
-Pool = list[tuple[int, int, Block]]  # free blocks: ``(size, address, block)``, sorted
-Recorder = Callable[[str, int, int], None]  # called with an action (name in PyTorch), and a segment's address and bytes
+    pool: Pool  # the pool to which it returns
 
 
 class OutOfMemory(Exception):
@@ -63,48 +47,49 @@ class CachingAllocator:
         self.record, self.limit = record, limit
         self.reserved = self.reserved_peak = self.allocated = 0
         self._pools: dict[Hashable, Pool] = {}
-        self._next_address = BASE_ADDRESS
+        self._segments: dict[int, int] = {}  # address → bytes
+        self._end_of: dict[int, int] = {}  # address of a free block → its end
+        self._start_of: dict[int, int] = {}  # end of a free block → its address
+        self._next_address = 0x7F00_0000_0000
 
     def alloc(self, size: int, lane: Hashable = 0) -> Block:
         """Return a block of at least ``size`` bytes from a segment of ``lane``. Raises :class:`OutOfMemory`."""
         size = max(BLOCK_UNIT, -(-size // BLOCK_UNIT) * BLOCK_UNIT)
         is_small = size <= SMALL_SIZE
         pool = self._pools.setdefault((lane, is_small), [])
-        best = bisect_left(pool, (size,))
-        block = pool.pop(best)[2] if best < len(pool) else self._reserve_segment(pool, size)
-        if block.size - size >= (BLOCK_UNIT if is_small else SMALL_SIZE + 1):
-            rest = Block(block.addr + size, block.size - size, pool, block, block.after)
-            if block.after is not None:
-                block.after.before = rest
-            block.size, block.after = size, rest
-            _add_to_pool(rest)
-        block.is_free = False
-        self.allocated += block.size
-        return block
+        if not pool or pool[-1][0] < size:
+            self._reserve_segment(pool, size)
+        found, addr = pool[bisect_left(pool, (size,))]
+        self._remove_free(pool, addr, found)
+        if found - size >= (BLOCK_UNIT if is_small else SMALL_SIZE + 1):
+            self._add_free(pool, addr + size, found - size)
+            found = size
+        self.allocated += found
+        return Block(addr, found, pool)
 
     def free(self, block: Block) -> None:
         """Return a block to its pool, merged with its free neighbours."""
-        self.allocated -= block.size
-        before, after = block.before, block.after
-        if after is not None and after.is_free:
-            _remove_from_pool(after)
-            block.merge(after)
-        if before is not None and before.is_free:
-            _remove_from_pool(before)
-            before.merge(block)
-            block = before
-        _add_to_pool(block)
+        addr, size, pool = block
+        self.allocated -= size
+        end = self._end_of.get(addr + size, addr + size)
+        start = self._start_of.get(addr, addr)
+        if end > addr + size:
+            self._remove_free(pool, addr + size, end - addr - size)
+        if start < addr:
+            self._remove_free(pool, start, addr - start)
+        self._add_free(pool, start, end - start)
 
     def empty_cache(self) -> None:
         """Release every segment without an allocated block."""
         for pool in self._pools.values():
-            for size, addr, block in list(pool):
-                if block.before is None and block.after is None:
-                    _remove_from_pool(block)
+            for size, addr in list(pool):
+                if self._segments.get(addr) == size:
+                    del self._segments[addr]
+                    self._remove_free(pool, addr, size)
                     self.reserved -= size
                     self.record("segment_free", addr, size)
 
-    def _reserve_segment(self, pool: Pool, size: int) -> Block:
+    def _reserve_segment(self, pool: Pool, size: int) -> None:
         segment = SMALL_SEGMENT if size <= SMALL_SIZE else LARGE_SEGMENT
         if size >= OWN_SEGMENT_SIZE:
             segment = -(-size // SEGMENT_UNIT) * SEGMENT_UNIT
@@ -112,21 +97,20 @@ class CachingAllocator:
             self.empty_cache()
         if self.reserved + segment > self.limit:
             raise OutOfMemory
-        block = Block(self._next_address, segment, pool)
-        self._next_address += segment + SEGMENT_UNIT  # the gap keeps the snapshot reader from joining segments
+        addr = self._next_address
+        self._next_address += segment + SEGMENT_UNIT  # the gap keeps blocks of two segments apart, also in snapshots
+        self._segments[addr] = segment
+        self._add_free(pool, addr, segment)
         self.reserved += segment
         self.reserved_peak = max(self.reserved_peak, self.reserved)
-        self.record("segment_alloc", block.addr, segment)
-        return block
+        self.record("segment_alloc", addr, segment)
 
+    def _add_free(self, pool: Pool, addr: int, size: int) -> None:
+        insort(pool, (size, addr))
+        self._end_of[addr], self._start_of[addr + size] = addr + size, addr
 
-def _add_to_pool(block: Block) -> None:
-    block.is_free = True
-    insort(block.pool, (block.size, block.addr, block))
-
-
-def _remove_from_pool(block: Block) -> None:
-    del block.pool[bisect_left(block.pool, (block.size, block.addr))]
+    def _remove_free(self, pool: Pool, addr: int, size: int) -> None:
+        del pool[bisect_left(pool, (size, addr))], self._end_of[addr], self._start_of[addr + size]
 
 
 def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike, limit: int = sys.maxsize) -> int:

@@ -106,27 +106,18 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     program = program.at(point)
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(saved_graph(program, f"{stem} (as saved)"), program, envelopes)
-    has_torch = installed("torch")
-    traced = _traced_in_child(data, stem, point) if has_torch else None
-    if traced is not None:
-        return with_dims(traced, program, envelopes)
-    reason = "PyTorch cannot trace this program" if has_torch else "PyTorch is not installed"
+    reason = "PyTorch is not installed"
+    if installed("torch"):
+        seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
+        request = json.dumps({"name": stem, "point": point}).encode()
+        try:
+            child = run_module(__name__, [str(seconds), str(memory)], request + b"\n" + data, seconds + 10)
+            traced = str(json.loads(child.stdout)["graph"])
+        except (subprocess.TimeoutExpired, OSError, ValueError, KeyError):
+            reason = "PyTorch cannot trace this program"
+        else:
+            return with_dims(native_file.decode(traced.encode(), stem), program, envelopes)
     return msgspec.structs.replace(saved, notes=(f"{reason}: its forward pass is planned as saved.",))
-
-
-def _traced_in_child(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
-    """Return the joint graph of the program in ``data``; ``None`` if it cannot be traced within the limits.
-
-    ``point``: symbol of a dynamic size → value; default: that of the example inputs.
-    """
-    seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
-    request = json.dumps({"name": name or "program", "point": dict(point)}).encode()
-    try:
-        child = run_module(__name__, [str(seconds), str(memory)], request + b"\n" + data, seconds + 10)
-        graph = str(json.loads(child.stdout)["graph"])
-    except (subprocess.TimeoutExpired, OSError, ValueError, KeyError):
-        return None
-    return native_file.decode(graph.encode(), name)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -136,11 +127,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _trace(data: bytes, name: str, point: dict[str, int]) -> dict[str, str]:
-    from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuild
+    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
+    from tmmu_core.formats.pytorch.joint_graph.fx_program import RebuiltProgram
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, joint_of, with_loss
 
     saved = read_program(data).at(point)
-    program = rebuild(saved)
+    shared_mode().allow_fallback_kernels = False  # an operator without a rule for fake tensors would run on real ones
+    with shared_mode():
+        program = RebuiltProgram(saved)
     call = Call(tuple(program.example), {}, program.input_names)
     graph = joint_of(with_loss(program.module, None), call, program.is_loss, name)
     constants = {each.target for each in saved.inputs if each.role == "constant"}  # traced as buffers

@@ -100,7 +100,26 @@ def read_program(data: bytes | Path) -> Program:
     except _DAMAGE as error:
         raise UnreadableInput("the zip archive is cut off or damaged.", hint=COPY) from error
     with archive:
-        return _program(*_parts(archive))
+        document, weights = _parts(archive)
+    module = document.graph_module
+    ranges: dict[str, tuple[int, int]] = {}
+    for symbol, bounds in document.range_constraints.items():
+        low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
+        ranges[symbol] = low if isinstance(low, int) else 0, high if isinstance(high, int) else schema.LARGEST
+    tensors = module.graph.tensor_values.values()
+    sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
+    symbols = dict(pair for size in sizes if (pair := schema.symbol_in(size)))
+    by_size = (schema.data_dependent_symbols(size) for meta in tensors for size in (*meta.sizes, *meta.strides))
+    data_dependent = list(dict.fromkeys(symbol for each in by_size for symbol in each))
+    largest = {symbol: ranges[symbol][1] for symbol in data_dependent if symbol in ranges}
+    return Program(
+        graph=module.graph,
+        inputs=tuple(_inputs(module, weights)),
+        outputs=tuple([pair for each in module.signature.output_specs for pair in each.items()]),
+        symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
+        ranges=ranges,
+        data_dependent=tuple([symbol for symbol in data_dependent if symbol not in symbols]),
+    )
 
 
 def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[str, schema.Weight]]]:
@@ -122,28 +141,6 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
             folder, config = name.rpartition("/")[0], _decoded(archive, name, schema.Weights).config
             weights |= {weight: (f"{folder}/{each.path_name}", each) for weight, each in config.items()}
     return document, weights
-
-
-def _program(document: schema.Document, weights: Mapping[str, tuple[str, schema.Weight]]) -> Program:
-    module = document.graph_module
-    ranges: dict[str, tuple[int, int]] = {}
-    for symbol, bounds in document.range_constraints.items():
-        low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
-        ranges[symbol] = low if isinstance(low, int) else 0, high if isinstance(high, int) else schema.LARGEST
-    tensors = module.graph.tensor_values.values()
-    sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
-    symbols = dict(pair for size in sizes if (pair := schema.symbol_in(size)))
-    by_size = (schema.data_dependent_symbols(size) for meta in tensors for size in (*meta.sizes, *meta.strides))
-    data_dependent = list(dict.fromkeys(symbol for each in by_size for symbol in each))
-    largest = {symbol: ranges[symbol][1] for symbol in data_dependent if symbol in ranges}
-    return Program(
-        graph=module.graph,
-        inputs=tuple(_inputs(module, weights)),
-        outputs=tuple([pair for each in module.signature.output_specs for pair in each.items()]),
-        symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
-        ranges=ranges,
-        data_dependent=tuple([symbol for symbol in data_dependent if symbol not in symbols]),
-    )
 
 
 def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[InputTensor]:

@@ -5,7 +5,7 @@ The file has the shape, strides and offset of each tensor. The operator that wri
 have the requested values, else those of the example.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from tmmu_core.formats import scopes
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, in_member, read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Operation, Value
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, Operator, operator
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, Operator, matches, operator
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants
@@ -77,20 +77,14 @@ class _Value:
         return replace(layout, offset=layout.offset - self.start // layout.itemsize)
 
 
-class _UniqueNames:
-    """Allocates unique ids, because a parameter may have the name of an operator."""
-
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
-        self.tried: Counter[str] = Counter()
-
-    def unique(self, name: str) -> str:
-        unused = name
-        while unused in self.taken:
-            unused = f"{name}_{self.tried[name] or ''}"
-            self.tried[name] += 1
-        self.taken.add(unused)
-        return unused
+def _unique(name: str, tries: dict[str, int]) -> str:
+    """Return an id that ``tries`` does not contain, and add it: a parameter may have the name of an operator."""
+    unused = name
+    while unused in tries:  # id → how many other ids were tried instead of it
+        unused = f"{name}_{tries[name] or ''}"
+        tries[name] += 1
+    tries[unused] = 0
+    return unused
 
 
 class _Reader:
@@ -107,14 +101,22 @@ class _Reader:
         self.values: dict[str, _Value] = {}  # the values of the body that is read, by their names in it
         self.value_of: dict[str, _Value] = {}  # all values by the ids of their tensors
         self.scope = self.prefix = ""  # scope of the body, and prefix of the ids of its nodes and tensors
-        self.tensor_names, self.node_names = _UniqueNames(), _UniqueNames()
-        self.graph_name_of: dict[str, str] = {}  # name of an input in the signature → its name in the graph
+        self.tensor_ids: dict[str, int] = {}  # see :func:`_unique`
+        self.node_ids: dict[str, int] = {}
         self._add_inputs()
         for operation in self.body.nodes:
             self._operation(operation)
+        graph_name_of = {each.target: each.name for each in program.inputs}
         for kind, end in program.outputs:
-            if kind.endswith("_mutation"):
-                self._copy_back(end.tensor, end.target)
+            if kind.endswith("_mutation"):  # a copy of a new value to the buffer or input, unless they share storage
+                target = self._value(graph_name_of.get(end.target, end.target))
+                value = self._value(end.tensor)
+                if target.storage != value.storage:
+                    copy = _unique(f"{target.id}.updated", self.tensor_ids)
+                    updated = msgspec.structs.replace(self.tensors[target.id], id=copy, view=None)
+                    self.tensors[copy] = as_view(updated, target.within(target.layout), target.storage)
+                    reads = (target.id, value.id)
+                    self.add_node(Node(f"copy_to_{target.id}", "copy_", reads, (copy,), inplace="none"), self.scope)
             elif end.tensor in self.values and not self.tensors[self.values[end.tensor].storage].persistent:
                 self.outputs.append(self.values[end.tensor].id)
 
@@ -129,7 +131,6 @@ class _Reader:
         first_of: dict[str, _Value] = {}
         for incoming, layout, dtype in places:
             member, arguments = incoming.member, (incoming.name, incoming.target, layout, dtype, incoming.role)
-            self.graph_name_of[incoming.target] = incoming.name
             is_shared = layout.dense_bytes and len(layouts_of[member]) > 1
             layouts = layouts_of[member] if is_shared else set()
             if member and (member, layout) in known:
@@ -145,25 +146,15 @@ class _Reader:
                     self.inputs[value.storage] = None
             known[member, layout] = self.values[incoming.name]
 
-    def _copy_back(self, new: str, target: str) -> None:
-        """Append a copy of the value ``new`` to the buffer or input ``target``, unless they share their storage."""
-        buffer, value = self._value(self.graph_name_of.get(target, target)), self._value(new)
-        if buffer.storage == value.storage:
-            return
-        copy = self.tensor_names.unique(f"{buffer.id}.updated")
-        updated = msgspec.structs.replace(self.tensors[buffer.id], id=copy, view=None)
-        self.tensors[copy] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
-        self.add_node(Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (copy,), inplace="none"), self.scope)
-
     def _operation(self, operation: Operation) -> None:
         op = operator(operation.target)
         operands = [self._value(name) for argument in operation.inputs for name in self._tensors_in(argument.arg)]
         results = [name for value in operation.outputs for name in self._tensors_in(value)]
         if op.name in pt2_operators.NO_BYTES or not (results or operands):
             return
-        node_id = self.node_names.unique(self.prefix + (operation.name or (results[0] if results else op.name)))
+        node_id = _unique(self.prefix + (operation.name or (results[0] if results else op.name)), self.node_ids)
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
-        if bodies and self._flatten_bodies(node_id, op, operation, results):
+        if bodies and self._flatten_bodies(node_id, op, operation, bodies, results):
             return
         outs = operation.inputs[-max(1, len(results)) :] if op.has_out else []
         written = [self._value(name) for argument in outs for name in self._tensors_in(argument.arg)]
@@ -227,15 +218,21 @@ class _Reader:
         pairs = tuple((i, 0) for i, v in enumerate(inputs) if v.layout == layout and v.nbytes == layout.dense_bytes)
         return pairs or "none"
 
-    def _flatten_bodies(self, node_id: str, op: Operator, operation: Operation, result_names: Sequence[str]) -> bool:
+    def _flatten_bodies(
+        self, node_id: str, op: Operator, operation: Operation, graphs: list[Value], result_names: list[str]
+    ) -> bool:
         """Flatten the bodies of a control-flow operator. Return whether they can be planned."""
         flow = FLOWS.get(op.name) if op.space == "higher_order" else None
-        bodies = self._bodies(operation)
+        try:
+            bodies = [msgspec.convert(graph.get("graph"), Body) for graph in graphs]
+        except msgspec.ValidationError:
+            return False
         arguments = [each.arg for each in operation.inputs if "as_graph" not in each.arg]
         groups = [[self._value(name).id for name in self._tensors_in(argument)] for argument in arguments]
         inputs = [sum("as_tensor" in value for value in body.inputs) for body in bodies]
         outputs = [len(body.outputs) for body in bodies]
-        if flow is None or not bodies or not pt2_operators.matches(flow, groups, inputs, outputs, len(result_names)):
+        are_tensors = all("as_tensor" in value for body in bodies for value in body.outputs)
+        if flow is None or not are_tensors or not matches(flow, groups, inputs, outputs, len(result_names)):
             return False
         if flow == "call":
             start = len(self.nodes)
@@ -249,15 +246,6 @@ class _Reader:
         site = scopes.Site(node_id, tuple([each[0] for each in ids]), views)
         pt2_operators.flatten_bodies(flow, self, site, groups, [self._flattener(body) for body in bodies])
         return True
-
-    def _bodies(self, operation: Operation) -> list[Body]:
-        """Return the bodies of an operation; none if one of them has a result that is not a tensor."""
-        try:
-            graphs = [each.arg.get("as_graph") for each in operation.inputs]
-            bodies = [msgspec.convert(graph.get("graph"), Body) for graph in graphs if isinstance(graph, dict)]
-        except msgspec.ValidationError:
-            return []
-        return bodies if all("as_tensor" in value for body in bodies for value in body.outputs) else []
 
     def _flattener(self, body: Body, *, inline: bool = False) -> scopes.Flatten:
         """Return the function that flattens ``body``, with ``inline`` in its caller's scope."""
@@ -281,14 +269,14 @@ class _Reader:
         return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), dtype, "activation").id
 
     def add_node(self, node: Node, scope: str) -> None:
-        self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.unique(node.node_id), scope=scope))
+        self.nodes.append(msgspec.structs.replace(node, node_id=_unique(node.node_id, self.node_ids), scope=scope))
 
     def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, base: _Value) -> str:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it does not fit."""
         within = base.within(layout)
         if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.nbytes - layout.covered_bytes:
             raise _broken(f"the view {name!r} reaches past the storage of {base.id!r}")
-        tensor_id = self.tensor_names.unique(tensor_id)
+        tensor_id = _unique(tensor_id, self.tensor_ids)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
         value = _Value(tensor_id, layout, dtype, base.storage, base.nbytes, base.start)
         self.values[name] = self.value_of[tensor_id] = value
@@ -298,14 +286,14 @@ class _Reader:
         self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, shared: int | None = None
     ) -> _Value:
         """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes of a shared storage."""
-        tensor_id = self.tensor_names.unique(tensor_id)
+        tensor_id = _unique(tensor_id, self.tensor_ids)
         offset_bytes = layout.offset * layout.itemsize
         start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)
         if offset_bytes == start and layout.covered_bytes == layout.dense_bytes == size and not layout.has_repeats:
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             value = _Value(tensor_id, layout, dtype, tensor_id, size, start)
         else:
-            storage = self.tensor_names.unique(f"{tensor_id}.storage")
+            storage = _unique(f"{tensor_id}.storage", self.tensor_ids)
             self.tensors[storage] = Tensor(storage, (size,), "uint8", role)
             tensor = Tensor(tensor_id, layout.shape, dtype, "activation" if role == "input" else role)
             value = _Value(tensor_id, layout, dtype, storage, size, start)

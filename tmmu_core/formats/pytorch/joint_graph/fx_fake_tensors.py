@@ -65,17 +65,10 @@ def _run_in(context: Any, function: Any) -> Any:
     return run
 
 
-def _dense_tangent(result: torch.Tensor) -> Any:
-    """Return the tangent of ``result`` without gaps, as eager mode makes it.
-
-    For a result with gaps, such as a column, AOTAutograd expects the same gaps and copies the caller's dense gradient.
-    """
-    return _tangent_of(torch.empty_like(result))
-
-
 _tangent_of = collect_metadata_analysis.coerce_tangent_and_suggest_memory_format
 _any_is_false = partial(_replaced, ("torch", "any", lambda value: False))
-_WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (  # module, function, replacement while a model is traced
+value_checks_disabled = partial(
+    _replaced,
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
@@ -84,12 +77,15 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (  # module, function, replace
     ("torch.nn.functional", "gaussian_nll_loss", _run_in(_any_is_false, torch.nn.functional.gaussian_nll_loss)),
     *(("torch", name, _run_in(_EqualIsFalse, getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
-_IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
-    ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
+"""Context manager: PyTorch, and ``transformers`` if it is loaded, check no values."""
+_joint_graph_patched = partial(
+    _replaced,
+    ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),  # no recomputation
+    # Backward may run twice, so it cannot reuse the bytes of its inputs.
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
-    (collect_metadata_analysis.__name__, "coerce_tangent_and_suggest_memory_format", _dense_tangent),
+    # Eager mode makes dense tangents. For a result with gaps, AOTAutograd expects the gaps and copies a dense gradient.
+    (collect_metadata_analysis.__name__, _tangent_of.__name__, lambda result: _tangent_of(torch.empty_like(result))),
 )
-"""Replacements for a joint graph: no recomputation, no donated buffers (backward may run twice), dense tangents."""
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
@@ -136,20 +132,19 @@ class StandIns:
         if value.layout is not torch.strided or not (foreign or is_real or _usable(value.device) != value.device):
             return value
         if id(value) not in self.tensors:
-            self.tensors[id(value)] = value, self._make(value)
+            storage, device = value.untyped_storage(), _usable(value.device)
+            with self.mode, torch.no_grad():
+                if storage._cdata not in self.storages:
+                    whole = torch.empty(int(storage.nbytes()), dtype=torch.uint8, device=device)
+                    self.storages[storage._cdata] = whole.untyped_storage()
+                fake = torch.empty(0, dtype=value.dtype, device=device)
+                fake.set_(self.storages[storage._cdata], value.storage_offset(), value.shape, value.stride())
+                if isinstance(value, torch.nn.Parameter):
+                    fake = torch.nn.Parameter(fake, value.requires_grad)
+                else:
+                    fake.requires_grad_(value.requires_grad and value.is_leaf)
+            self.tensors[id(value)] = value, fake
         return self.tensors[id(value)][1]
-
-    def _make(self, value: torch.Tensor) -> torch.Tensor:
-        storage, device = value.untyped_storage(), _usable(value.device)
-        with self.mode, torch.no_grad():
-            if storage._cdata not in self.storages:
-                whole = torch.empty(int(storage.nbytes()), dtype=torch.uint8, device=device)
-                self.storages[storage._cdata] = whole.untyped_storage()
-            fake = torch.empty(0, dtype=value.dtype, device=device)
-            fake.set_(self.storages[storage._cdata], value.storage_offset(), value.shape, value.stride())
-            if isinstance(value, torch.nn.Parameter):
-                return torch.nn.Parameter(fake, value.requires_grad)
-        return fake.requires_grad_(value.requires_grad and value.is_leaf)
 
     @contextlib.contextmanager
     def in_module(self, module: torch.nn.Module) -> Iterator[None]:
@@ -302,7 +297,7 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
 def while_traced(train: bool = True) -> Iterator[None]:
     """Context manager: skip reads of values, and trace the operators of eager mode (``train``: one for dropout)."""
     decomposed = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
-    with value_checks_disabled(), _replaced(*_IN_JOINT_GRAPH), _without_decompositions(decomposed):
+    with value_checks_disabled(), _joint_graph_patched(), _without_decompositions(decomposed):
         yield
 
 
@@ -315,11 +310,6 @@ def cudnn_disabled(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         torch._C._set_cudnn_enabled(enabled)
-
-
-def value_checks_disabled() -> contextlib.AbstractContextManager[None]:
-    """Context manager: PyTorch, and ``transformers`` if it is loaded, check no values."""
-    return _replaced(*_WHILE_TRACED)
 
 
 @contextlib.contextmanager

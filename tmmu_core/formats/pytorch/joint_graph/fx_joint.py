@@ -24,11 +24,9 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import CHANGED_COPIES, FLOWS, flatten_bodies, matches
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
+from tmmu_core.formats.pytorch.exported_program import pt2_operators as ops
 from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
-from tmmu_core.formats.pytorch.joint_graph.fx_patterns import JointSignature, signature_of
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
@@ -62,10 +60,10 @@ class JointReader(torch.fx.Interpreter):
 
     folds = True  # whether operators that eager mode runs as one operator become one node
 
-    def __init__(self, joint: Any, input_names: Sequence[str] = (), signature: JointSignature | None = None) -> None:
+    def __init__(self, joint: Any, input_names: Sequence[str] = (), signature: Any = None) -> None:
         super().__init__(joint, garbage_collect_values=False)
         self.input_names = input_names  # names of the arguments, in order
-        self.signature = signature or signature_of(joint)
+        self.signature = signature or fx_patterns.signature_of(joint)
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
@@ -92,6 +90,8 @@ class JointReader(torch.fx.Interpreter):
     def run_node(self, n: Any) -> Any:
         """Run one fx node under fake tensors and record it."""
         if n.op == "output":
+            if self.prefix:  # a body
+                return self._values_of(n.args[0])
             self._finish()
             return None
         value = super().run_node(n)
@@ -100,8 +100,8 @@ class JointReader(torch.fx.Interpreter):
             if n.target is not operator.getitem:
                 self._call(n, value)
         elif isinstance(value, torch.Tensor):
-            if n.op == "placeholder":
-                return self._placeholder(n, value)
+            if n.op == "placeholder":  # the arguments of a body are already declared
+                return value if self.prefix else self._placeholder(n, value)
             self._add(self._unused(self.prefix + n.name), value, "constant")
         return value
 
@@ -221,7 +221,7 @@ class JointReader(torch.fx.Interpreter):
 
     def _inplace_pairs(self, n: Any, operands: list[Any], results: list[Any], draft: Draft) -> Any:
         """Return the pairs ``(input, 0)`` of inputs that the only result may reuse in place, else ``"none"``."""
-        is_changed_copy = operator_of(str(n.target)).name in CHANGED_COPIES
+        is_changed_copy = ops.operator(str(n.target)).name in ops.CHANGED_COPIES
         if len(draft.outputs) != 1 or not (is_changed_copy or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
         storage = results[0].untyped_storage()
@@ -250,7 +250,7 @@ class JointReader(torch.fx.Interpreter):
 
     def _flatten_bodies(self, n: Any, node_id: str, values: Sequence[Any]) -> bool:
         """Append the nodes of the bodies of ``n``. Return ``False``, and append none, if they cannot be planned."""
-        flow = FLOWS.get(getattr(n.target, "__name__", ""))
+        flow = ops.FLOWS.get(getattr(n.target, "__name__", ""))
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
@@ -261,7 +261,7 @@ class JointReader(torch.fx.Interpreter):
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
         if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
             return False
-        if not matches(flow, groups, inputs, list(map(len, results)), len(values)):
+        if not ops.matches(flow, groups, inputs, list(map(len, results)), len(values)):
             return False
         reads = [each for group in groups for each in group]
         if flow == "call":
@@ -272,7 +272,7 @@ class JointReader(torch.fx.Interpreter):
         declared = self._declare_results(node_id, values, reads)
         views = tuple([each for ids in declared for each in ids[1:]])
         site = scopes.Site(node_id, tuple([ids[0] for ids in declared]), views)
-        flatten_bodies(flow, self, site, groups, [self._flattener(body, operands) for body in bodies])
+        ops.flatten_bodies(flow, self, site, groups, [self._flattener(body, operands) for body in bodies])
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
@@ -284,7 +284,7 @@ class JointReader(torch.fx.Interpreter):
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
             values = [self.value_of[next(tensors)] if isinstance(leaf, torch.Tensor) else leaf for leaf in operands]
-            inner = _Body(body, signature=JointSignature((), {}, {}, {}))
+            inner = JointReader(body, signature=fx_patterns.JointSignature((), {}, {}, {}))
             inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
             inner.prefix, inner.scope = f"{scope}/", self.scope if inline else scope
             results = inner.run(*values, enable_io_processing=False)
@@ -407,15 +407,6 @@ class JointReader(torch.fx.Interpreter):
             if gradient in written:
                 names.setdefault(gradient, self._unused(f"{parameter}.grad"))
         return names
-
-
-class _Body(JointReader):
-    """Runs the graph of a body: its arguments are tensors that are already declared."""
-
-    def run_node(self, n: Any) -> Any:
-        if n.op == "placeholder":
-            return torch.fx.Interpreter.run_node(self, n)
-        return self._values_of(n.args[0]) if n.op == "output" else super().run_node(n)
 
 
 def _layout_of(value: Any) -> StridedLayout:

@@ -59,15 +59,12 @@ def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
         return whole.as_strided(result.shape, result.stride(), result.storage_offset())
     if func is aten.uniform.default:
         return torch.empty_like(args[0])
-    return (*result[:3], _workspace(func, args)) if func is aten.mkldnn_rnn_layer.default else result
-
-
-def _workspace(func: Any, args: Any) -> torch.Tensor:
-    """Return the workspace of oneDNN's LSTM. Its fake kernel has none, so the kernel runs once on zeros."""
-    with unset_fake_temporarily(), torch.enable_grad():
-        zeros = tree_map_only(torch.Tensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), args)
-        size = func(*zeros)[3].nbytes
-    return torch.empty(size, dtype=torch.uint8)
+    if func is aten.mkldnn_rnn_layer.default:  # the kernel runs once on zeros, to get the size of its workspace
+        with unset_fake_temporarily(), torch.enable_grad():
+            zeros = tree_map_only(torch.Tensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), args)
+            workspace_bytes = func(*zeros)[3].nbytes
+        return *result[:3], torch.empty(workspace_bytes, dtype=torch.uint8)
+    return result
 
 
 def _gradient_of_loss(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ program is built in a separate process with limits (``torch_module``).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -18,7 +18,6 @@ from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program
 from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED, TENSOR_KINDS
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
 SPACES = ("aten", "prims")  # namespaces of operators that are part of PyTorch and compute only on tensors
 REJECTED = frozenset({"from_file"})  # operators of ``SPACES`` that open a file
@@ -30,7 +29,10 @@ MEMORY_FORMATS = dict(
 
 
 class RebuiltProgram:
-    """A program on fake tensors. ``module(*tensors)`` runs it on its input tensors, in the graph's order."""
+    """A program on new tensors, which are fake in a fake mode. ``module(*tensors)`` runs it on its inputs, in order.
+
+    Raises ``ValueError``, ``UnreadableInput``, or errors of damaged files.
+    """
 
     def __init__(self, program: Program) -> None:
         self.module = torch.nn.Module()  # has no attributes besides the program's parameters and buffers
@@ -44,7 +46,12 @@ class RebuiltProgram:
             meta = program.graph.tensor_values[each.name]
             key = (each.member, meta) if each.member else each.name
             if key not in tensors:
-                tensors[key] = self._empty(each.name)
+                if meta.layout != STRIDED:
+                    raise ValueError(f"{each.name!r} is not dense")
+                shape, strides = (
+                    [program.size(size, each.name) for size in side] for side in (meta.sizes, meta.strides)
+                )
+                tensors[key] = torch.empty_strided(shape, strides, dtype=_dtype(meta.dtype), device="cpu")
                 if each.role == "parameter":
                     tensors[key] = torch.nn.Parameter(tensors[key], meta.requires_grad)
             if each.role == "input":
@@ -93,10 +100,17 @@ class RebuiltProgram:
             pairs = [(each, self._argument(each.arg, values)) for each in operation.inputs]
             args = [value for each, value in pairs if each.kind != 2]
             if op.space == "higher_order" and op.name in BODIES:
+                function = getattr(torch.ops.higher_order, op.name)
                 args = [tuple(each) if isinstance(each, list) else each for each in args]
                 if op.name == "wrap_with_autocast":
                     args[0] = "cpu"  # the device of all fake tensors
-            result = _callable(op)(*args, **{each.name: value for each, value in pairs if each.kind == 2})
+            elif op.space in SPACES and op.name not in REJECTED and re.fullmatch(r"\w+", op.name):
+                function = getattr(getattr(getattr(torch.ops, op.space), op.name, None), op.overload, None)
+                if not isinstance(function, torch._ops.OpOverload):
+                    raise ValueError(f"this PyTorch has no operator {op.title}")
+            else:
+                raise ValueError(f"the operator {op.title} is not supported")
+            result = function(*args, **{each.name: value for each, value in pairs if each.kind == 2})
             outputs = operation.outputs
             if len(outputs) == 1 and "as_tensors" in outputs[0]:
                 outputs = tuple([{"as_tensor": each} for each in outputs[0]["as_tensors"]])
@@ -135,44 +149,15 @@ class RebuiltProgram:
             case "as_device":
                 return torch.device("cpu")
             case "as_graph":
-                return self._body(msgspec.convert(inner["graph"], Body))
+                body = msgspec.convert(inner["graph"], Body)
+                return lambda *inputs: self._results_of(body, inputs)
         raise ValueError(f"an argument has the unsupported kind {kind}, or is an undeclared size")
 
-    def _body(self, body: Body) -> Callable[..., Any]:
-        def run(*inputs: Any) -> Any:
-            values = dict(zip([each["as_tensor"]["name"] for each in body.inputs], inputs, strict=True))
-            self._run(body, values)
-            results = [values[each["as_tensor"]["name"]] for each in body.outputs]
-            return results[0] if body.is_single_tensor_return else tuple(results)
-
-        return run
-
-    def _empty(self, name: str) -> torch.Tensor:
-        meta = self.program.graph.tensor_values[name]
-        if meta.layout != STRIDED:
-            raise ValueError(f"{name!r} is not dense")
-        shape, strides = ([self.program.size(size, name) for size in side] for side in (meta.sizes, meta.strides))
-        return torch.empty_strided(shape, strides, dtype=_dtype(meta.dtype), device="cpu")
-
-
-def rebuild(program: Program) -> RebuiltProgram:
-    """Return the program with fake tensors. Raises ``ValueError``, ``UnreadableInput``, or errors of damaged files."""
-    mode = shared_mode()
-    mode.allow_fallback_kernels = False  # an operator without a rule for fake tensors would run on real tensors
-    with mode:
-        return RebuiltProgram(program)
-
-
-def _callable(op: pt2_operators.Operator) -> Any:
-    if op.space == "higher_order" and op.name in BODIES:
-        return getattr(torch.ops.higher_order, op.name)
-    if op.space not in SPACES or op.name in REJECTED or not re.fullmatch(r"\w+", op.name):
-        raise ValueError(f"the operator {op.title} is not supported")
-    packet = getattr(getattr(torch.ops, op.space), op.name, None)
-    operator = getattr(packet, op.overload, None)
-    if not isinstance(operator, torch._ops.OpOverload):
-        raise ValueError(f"this PyTorch has no operator {op.title}")
-    return operator
+    def _results_of(self, body: Body, inputs: Sequence[Any]) -> Any:
+        values = dict(zip([each["as_tensor"]["name"] for each in body.inputs], inputs, strict=True))
+        self._run(body, values)
+        results = [values[each["as_tensor"]["name"]] for each in body.outputs]
+        return results[0] if body.is_single_tensor_return else tuple(results)
 
 
 def _checked(value: Any) -> Any:

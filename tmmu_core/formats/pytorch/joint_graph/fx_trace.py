@@ -53,7 +53,14 @@ class Call(NamedTuple):
                 if name in bound.arguments and bound.arguments[name] is each.default:
                     del bound.arguments[name]
             args, kwargs = bound.args, bound.kwargs
-        return cls(args, kwargs, _names_of_inputs(list(parameters), args, kwargs))
+        names = []  # ``x``, or ``x.0`` with a position or key in a container
+        for (side, *path), _ in tree_flatten_with_path((args, kwargs))[0]:
+            keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in path]
+            if side.idx == 0:
+                k = int(keys[0])
+                keys[0] = list(parameters)[k] if k < len(parameters) else f"input_{k}"
+            names.append(".".join(keys))
+        return cls(args, kwargs, names)
 
 
 def new_leaves(arguments: Any) -> Any:
@@ -72,6 +79,7 @@ def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     """Return a module that runs ``module`` and returns the tensors to differentiate.
 
     These are the result of ``loss``. Without ``loss``, they are the output's attribute ``loss``, or else the output.
+    The module raises ``UnreadableInput`` if ``loss`` drops the gradient or cannot be called.
     """
 
     class WithLoss(torch.nn.Module):
@@ -81,10 +89,21 @@ def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             output = self.module(*args, **kwargs)
-            if loss is not None:
-                return _loss_of(loss, output)
-            own_loss = getattr(output, "loss", None)
-            return _each_once(objects_as_containers(output)) if own_loss is None else own_loss
+            if loss is None:
+                own_loss = getattr(output, "loss", None)
+                return _each_once(objects_as_containers(output)) if own_loss is None else own_loss
+            try:
+                result = loss(output)
+            except TypeError as error:
+                if callable(loss) and "required positional argument" not in str(error):
+                    raise
+                hint = "Give a function of the module's output. "
+                hint += "For labels, give a module that takes them and returns the loss."
+                raise UnreadableInput(f"loss: {error}.", hint=hint) from error
+            if torch.is_grad_enabled() and _has_gradient(objects_as_containers(output)) and not _has_gradient(result):
+                hint = "Return a floating-point tensor that is computed from the module's output and is not detached."
+                raise UnreadableInput("loss: the result has no gradient.", hint=hint)
+            return result
 
     return WithLoss()
 
@@ -101,35 +120,8 @@ def _each_once(results: Any) -> Any:
     return tree_map_only(torch.Tensor, once, results)
 
 
-def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
-    """Return an output's loss. Raises ``UnreadableInput`` if ``loss`` drops the gradient or cannot be called."""
-    try:
-        result = loss(output)
-    except TypeError as error:
-        if callable(loss) and "required positional argument" not in str(error):
-            raise
-        hint = "Give a function of the module's output. For labels, give a module that takes them and returns the loss."
-        raise UnreadableInput(f"loss: {error}.", hint=hint) from error
-    if torch.is_grad_enabled() and _has_gradient(objects_as_containers(output)) and not _has_gradient(result):
-        hint = "Return a floating-point tensor that is computed from the module's output and is not detached."
-        raise UnreadableInput("loss: the result has no gradient.", hint=hint)
-    return result
-
-
 def _has_gradient(values: Any) -> bool:
     return any(isinstance(each, torch.Tensor) and each.requires_grad for each in tree_leaves(values))
-
-
-def _names_of_inputs(parameters: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """Return the names of the flattened arguments: ``x``, or ``x.0`` with a position or key in a container."""
-    names = []
-    for (side, *path), _ in tree_flatten_with_path((args, kwargs))[0]:
-        keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in path]
-        if side.idx == 0:
-            k = int(keys[0])
-            keys[0] = parameters[k] if k < len(parameters) else f"input_{k}"
-        names.append(".".join(keys))
-    return names
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
@@ -175,8 +167,13 @@ def exported_joint(
         stack.enter_context(TRACING)
         stack.enter_context(random_state_kept(module))
         mode.fake_tensor_converter = FakeTensorConverter()  # the old converter caches flags of the tensors
-        wholes = [mode.from_tensor(each) for each in _storages_of_parts(tensors)]  # else fake storages are too small
-        stack.callback(wholes.clear)
+        values = [each for each in tensors if isinstance(each, torch.Tensor)]
+        real = [each for each in values if not hasattr(each, "fake_mode")]
+        # A tensor that is a part of its storage would get a fake storage that is too small.
+        parts = [each for each in real if each.untyped_storage().nbytes() > each.nbytes]
+        wholes = [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each.untyped_storage()) for each in parts]
+        fake_wholes = list(map(mode.from_tensor, wholes))
+        stack.callback(fake_wholes.clear)
         stack.enter_context(state_restored(module))  # PyTorch restores no attributes of a module with several names
         stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
@@ -184,8 +181,7 @@ def exported_joint(
         if torch.is_grad_enabled():  # oneDNN's LSTM saves no tensors for a traced backward pass
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
-        values = [each for each in tensors if isinstance(each, torch.Tensor)]
-        runs_as_eager = eager and all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in values)
+        runs_as_eager = eager and len(real) == len(values) and all(each.device.type == "cpu" for each in real)
         stack.enter_context(fx_fake_tensors.while_traced(torch.is_grad_enabled() and not runs_as_eager))
         stack.enter_context(fx_fake_tensors.cudnn_disabled(module))
         stack.enter_context(fx_origins.origins_in_meta(module.module))
@@ -198,16 +194,13 @@ def exported_joint(
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise trace_error(error, name, module) from error
-        _refuse_state(joint.graph_module, observed.changed, name)
+        nodes = joint.graph_module.graph.nodes
+        read = {id(getattr(joint.graph_module, node.target, None)) for node in nodes if node.op == "get_attr"}
+        replaced = [path for path, (old, _) in observed.changed.items() if any(id(t) in read for t in tree_leaves(old))]
+        if replaced:  # the next step would read another tensor
+            raise state_error(replaced, name)
         _draw_in_memory_order(joint.graph_module, mode)
         yield joint, mode, observed
-
-
-def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the storages that are larger than their tensor, as tensors of bytes; not those of fake tensors."""
-    real = [each for each in tensors if isinstance(each, torch.Tensor) and not hasattr(each, "fake_mode")]
-    storages = [each.untyped_storage() for each in real if each.untyped_storage().nbytes() > each.nbytes]
-    return [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each) for each in storages]
 
 
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
@@ -266,14 +259,6 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     return observed
 
 
-def _refuse_state(module: Any, changed: Mapping[str, tuple[Any, Any]], name: str) -> None:
-    """Raise ``UnreadableInput`` for a tensor that the module reads and replaces: the next step reads the new one."""
-    read = {id(getattr(module, node.target, None)) for node in module.graph.nodes if node.op == "get_attr"}
-    paths = [path for path, (old, _) in changed.items() if any(id(each) in read for each in tree_leaves(old))]
-    if paths:
-        raise state_error(paths, name)
-
-
 def state_error(paths: Iterable[str], name: str) -> UnreadableInput:
     """Return the error of a module whose step reads attributes that it sets for the next step."""
     what = f"the forward pass reads values that it sets for the next step: attribute {', '.join(map(repr, paths))}."
@@ -315,20 +300,17 @@ def trace_error(error: Exception, name: str, module: Any = None) -> UnreadableIn
         return error
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".")
     frames = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
-    message = f"{type(error).__name__}{': ' if line else ''}{line}{_place(frames)}"
+    # The place is the innermost line of the model, else of PyTorch's layers.
+    own_folder, torch_folder = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
+    model = [each for each in frames if not {own_folder, torch_folder} & {*each[0].parents}]
+    layers = [each for each in frames if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
+    at = "".join(f", {path.name}:{number}" for path, number in (model or layers)[-1:])
+    message = f"{type(error).__name__}{': ' if line else ''}{line}{at}"
     files = {path.name for path, _ in frames}
     hint = next((hint for mark, hint in _HINTS.items() if mark in message or mark in files), "")
     reason = " without data" if hint else ""
     hint = hint or (_GIVE_INPUTS if "required positional argument" in message else _CHECK_INPUTS)
     return UnreadableInput(f"the module cannot be traced{reason}: {message}.", source=name, place=layer, hint=hint)
-
-
-def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
-    """Return ``, model.py:12``: the innermost line of the model, else of PyTorch's layers. ``""`` if there is none."""
-    own_folder, torch_folder = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
-    model = [each for each in files if not {own_folder, torch_folder} & {*each[0].parents}]
-    layers = [each for each in files if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
-    return "".join(f", {path.name}:{line}" for path, line in (model or layers)[-1:])
 
 
 _VALUES = "A shape or branch must not depend on the values in tensors: remove such code, or make its result an input."

@@ -12,7 +12,7 @@ Bytes that were allocated before the trace and are not freed in it are one buffe
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -73,25 +73,17 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     selected = [(event, args) for event, args in memory_events if (args.device_type, args.device) == chosen]
     others = ", ".join(f"{_device_name(*each)} (peak {peak:,} bytes)" for each, peak in peaks.items() if each != chosen)
     notes = [f"{_device_name(*chosen)} is shown; the trace also has {others}"] if others else []
-    return _instance([args for _, args in selected], _stacks_at([event for event, _ in selected], events), name, notes)
-
-
-def _device_name(device_type: int, number: int) -> str:
-    return _DEVICE_NAMES.get(device_type, f"device type {device_type}") + (f" {number}" if number >= 0 else "")
-
-
-def _instance(memory_events: Sequence[_Args], stacks: Sequence[Any], name: str, notes: list[str]) -> PlainInstance:
-    bytes_before = memory_events[0].allocated - memory_events[0].size  # of the buffers from before the trace
+    bytes_before = selected[0][1].allocated - selected[0][1].size  # of the buffers from before the trace
     live: set[int] = set()
-    events: list[Event[Any]] = []
+    history: list[Event[Any]] = []
     reserved = 0
-    for args, frames in zip(memory_events, stacks, strict=True):
+    for (_, args), frames in zip(selected, _stacks_at([event for event, _ in selected], events), strict=True):
         if args.reserved != reserved:
             action = "segment_map" if args.reserved > reserved else "segment_unmap"
-            events.append(Event(action, 0, abs(args.reserved - reserved)))
+            history.append(Event(action, 0, abs(args.reserved - reserved)))
             reserved = args.reserved
         is_alloc = args.size > 0
-        events.append(Event("alloc" if is_alloc else "free_completed", args.addr, abs(args.size), frames=frames))
+        history.append(Event("alloc" if is_alloc else "free_completed", args.addr, abs(args.size), frames=frames))
         if is_alloc:
             live.add(args.addr)
         elif args.addr in live:
@@ -99,24 +91,27 @@ def _instance(memory_events: Sequence[_Args], stacks: Sequence[Any], name: str, 
         else:  # allocated before the trace, freed here: it has its own live range, so the common buffer shrinks
             bytes_before += args.size
     stack_table = Stacks()
-    columns = Events(events, stack_table)
     # No buffer of the trace has the address 0, so the buffer from before the trace can have it.
     blocks: list[Block[Any]] = [Block(bytes_before, "active_allocated", 0)] if bytes_before > 0 else []
-    device = snapshot_events.device_of(columns, [snapshot_events.Segment(0, reserved, blocks=blocks)])
-    if not device.size.size:
+    segments = [snapshot_events.Segment(0, reserved, blocks=blocks)]
+    live_ranges = snapshot_events.device_of(Events(history, stack_table), segments)
+    if not live_ranges.size.size:
         raise UnreadableInput("nothing is allocated in the trace.", hint=HINT)
-    return instance_of_history(stem_of(name) or "trace", history_of(device, stack_table), notes)
+    return instance_of_history(stem_of(name) or "trace", history_of(live_ranges, stack_table), notes)
 
 
-def _stacks_at(memory_events: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:
-    """Return the frames of each memory event (sorted by time), innermost first; equal stacks share one list."""
+def _device_name(device_type: int, number: int) -> str:
+    return _DEVICE_NAMES.get(device_type, f"device type {device_type}") + (f" {number}" if number >= 0 else "")
+
+
+def _stacks_at(memory_events: Sequence[_Event], events: Sequence[_Event]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the frames of each memory event (sorted by time), innermost first; equal stacks share one list."""
     next_spans: dict[int | str, deque[_Event]] = defaultdict(deque)
     open_spans: dict[int | str, list[_Event]] = defaultdict(list)
     spans = (event for event in events if event.ph == "X" and event.cat in _SPANS)
     for span in sorted(spans, key=lambda span: (span.ts, -span.dur)):
         next_spans[span.tid].append(span)
     frames_of: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    stacks = []
     for event in memory_events:
         later_spans, stack = next_spans[event.tid], open_spans[event.tid]
         while later_spans and later_spans[0].ts <= event.ts:
@@ -125,8 +120,7 @@ def _stacks_at(memory_events: Sequence[_Event], events: Sequence[_Event]) -> lis
         names = tuple([span.name for span in reversed(stack)])
         if names not in frames_of:
             frames_of[names] = [frame for frame in map(_frame, names) if frame is not None]
-        stacks.append(frames_of[names])
-    return stacks
+        yield frames_of[names]
 
 
 def _frame(name: str) -> dict[str, Any] | None:

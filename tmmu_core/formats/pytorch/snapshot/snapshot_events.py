@@ -9,7 +9,7 @@ An event is stored as five numbers. Each distinct stack is parsed once::
 import io
 import pickle
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
@@ -133,9 +133,10 @@ def read_snapshot(data: bytes) -> tuple[list[Segment[Any]], list[Events], Stacks
             refuse_many_devices(len(document.device_traces or ()))
             stacks = Stacks()
             for segment in document.segments:
-                segment.address = signed(segment.address)
+                end = segment.address = signed(segment.address)
                 for block in segment.blocks:
-                    block.address = None if block.address is None else signed(block.address)
+                    block.address = end if block.address is None else signed(block.address)
+                    end = block.address + block.size
                     block.stack = stacks.row(block.frames)
                     block.frames = None
             traces = [Events(events, stacks) for events in document.device_traces or ()]
@@ -211,24 +212,27 @@ class Device:
         """``(step, bytes)`` of the highest use, at the first such step."""
         return peak_of_ranges(self.birth, self.death, self.size.astype(np.uint64), int(self.death.max(initial=0)))
 
-    def rows(self, order: I64) -> dict[str, NDArray[np.generic]]:
-        """Return the columns with the rows in ``order``."""
-        return {name: column[order] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
-
 
 def device_of(events: Events, segments: list[Segment]) -> Device:
     """Return a device's live ranges, sorted by birth and address, from its events and its blocks at the end."""
-    _set_private_lanes(events, segments)
+    private = [segment for segment in segments if any(segment.lane[1])]
+    if private and not any(any(pool) for _, pool in events.lanes):  # older versions write the pool to segments only
+        addresses, lanes = np.frombuffer(events.addr, np.int64), np.frombuffer(events.lane, np.int32).copy()
+        for segment in private:
+            is_inside = (segment.address <= addresses) & (addresses < segment.address + segment.total_size)
+            lanes[is_inside] = events.lanes.setdefault(segment.lane, len(events.lanes))
+        events.lane = array("i", lanes.tobytes())
     rows = array("q")
-    allocated, steps = _add_traced_ranges(events, rows)
-    for addr, (block, segment) in dict(_active_blocks(segments)).items():
-        if addr not in allocated:
+    allocated, reused_at, steps = _add_traced_ranges(events, rows)
+    blocks = ((block, segment) for segment in segments for block in segment.blocks if block.state.startswith("active"))
+    for at, (block, segment) in {block.address: (block, segment) for block, segment in blocks}.items():
+        if at is not None and at not in allocated:  # ``read_snapshot`` sets missing addresses
             requested = block.size if block.requested_size is None else block.requested_size
             lane_row = events.lanes.setdefault(segment.lane, len(events.lanes))
-            rows.extend((0, max(steps, 1), addr, requested, block.stack, lane_row, 0, events.is_recorded))
+            end = reused_at.get(at, max(steps, 1))
+            rows.extend((0, end, at, requested, block.stack, lane_row, 0, events.is_recorded))
     columns = np.frombuffer(rows, np.int64).reshape(-1, 8).T
     columns = columns[:, columns[3] > 0]
-    _end_early_ranges(*columns[:3])
     columns = columns[:, np.lexsort((columns[2], columns[0]))]
     birth, death, address, size, stack, lane, free_stack, before = columns
     freed = (before == 0) & (free_stack > 0)
@@ -238,22 +242,15 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     return Device(birth, death, address, size, stack, lane, free_stack, before > 0, events, segments, max(steps, 1))
 
 
-def _set_private_lanes(events: Events, segments: Sequence[Segment]) -> None:
-    """Set the pool of events in private segments: older versions of PyTorch write the pool to segments only."""
-    private = [segment for segment in segments if any(segment.lane[1])]
-    if not private or any(any(pool) for _, pool in events.lanes):
-        return
-    addr, lane = np.frombuffer(events.addr, np.int64), np.frombuffer(events.lane, np.int32).copy()
-    for segment in private:
-        is_inside = (segment.address <= addr) & (addr < segment.address + segment.total_size)
-        lane[is_inside] = events.lanes.setdefault(segment.lane, len(events.lanes))
-    events.lane = array("i", lane.tobytes())
+def _add_traced_ranges(events: Events, rows: "array[int]") -> tuple[set[int], dict[int, int], int]:
+    """Add the live ranges of a trace to ``rows``.
 
-
-def _add_traced_ranges(events: Events, rows: "array[int]") -> tuple[set[int], int]:
-    """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``."""
+    Return the addresses that are allocated at the end, address → step of its first allocation after step 0, and the
+    number of steps.
+    """
     # A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
     allocated: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
+    reused_at: dict[int, int] = {}
     seen: set[int] = set()
     step = 0
     columns = (events.action, events.addr, events.size, events.stack, events.lane)
@@ -271,31 +268,10 @@ def _add_traced_ranges(events: Events, rows: "array[int]") -> tuple[set[int], in
             rows.extend((0, max(step, 1), addr, size, 0, lane, stack, 1))
         if action == ALLOC:
             allocated[addr] = step, size, stack, lane
+            if step and size:
+                reused_at.setdefault(addr, step)
         seen.add(addr)
         step += 1
     for addr, (birth, size, stack, lane) in allocated.items():
         rows.extend((birth, step, addr, size, stack, lane, 0, 0))
-    return set(allocated), step
-
-
-def _active_blocks(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
-    """Yield ``(address, (block, segment))`` of allocated blocks; a missing address is the end of the previous block."""
-    for segment in segments:
-        end = segment.address
-        for block in segment.blocks:
-            at = end if block.address is None else block.address
-            end = at + block.size
-            if block.state.startswith("active"):
-                yield at, (block, segment)
-
-
-def _end_early_ranges(birth: I64, death: I64, address: I64) -> None:
-    """End each range from before the trace at the step at which its address is allocated again."""
-    early, late = np.flatnonzero(birth == 0), np.flatnonzero(birth)
-    if not len(late):
-        return
-    late = late[np.lexsort((birth[late], address[late]))]
-    addresses, first = np.unique(address[late], return_index=True)
-    k = np.minimum(np.searchsorted(addresses, address[early]), len(addresses) - 1)
-    end = np.where(addresses[k] == address[early], birth[late][first][k], death[early])
-    death[early] = np.minimum(death[early], end)
+    return set(allocated), reused_at, step

@@ -15,7 +15,7 @@ stack, its live range and its size. In a trace with phases, an allocation withou
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -103,15 +103,6 @@ class History(Recorded, Device):
             curves[name] = live_bytes_of(self.birth[rows], self.death[rows], size, end)[steps].tolist()
         return steps.tolist(), {name: curve for name, curve in curves.items() if any(curve)}
 
-    def origins(self) -> Mapping[str, StorageOrigin]:
-        """Return buffer id → path, source line and phase of its allocation."""
-        origin_of: dict[tuple[int, int], StorageOrigin] = {}
-        keys = list(zip(self.stack.tolist(), self.phase.tolist(), strict=True))
-        for stack, phase in set(keys):
-            origin = Origin(self.paths[stack], self.lines[stack] if stack else "")
-            origin_of[stack, phase] = StorageOrigin(origin, "", _PHASE_NAMES.get(phase))
-        return {name: origin_of[key] for name, key in zip(self.ids, keys, strict=True)}
-
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
@@ -153,7 +144,8 @@ def history_of(device: Device, stacks: Stacks) -> History:
         ids.append(f"{line} #{seen[line]}")
         seen[line] += 1
     order = normative_order(ids, device.birth, device.size)
-    columns: dict[str, Any] = vars(device) | device.rows(order) | {"phase": phase[order], "reserved": reserved}
+    arrays = {name: column[order] for name, column in vars(device).items() if isinstance(column, np.ndarray)}
+    columns: dict[str, Any] = vars(device) | arrays | {"phase": phase[order], "reserved": reserved}
     columns |= {"lines": stacks.lines, "paths": stacks.paths, "ids": tuple([ids[row] for row in order.tolist()])}
     categories = tuple([CATEGORIES[k] for k in category[order].tolist()])
     peak = reserved.peak[1] if reserved.peak[1] >= device.peak[1] else None
@@ -168,8 +160,14 @@ def instance_of_history(name: str, history: History, notes: list[str]) -> PlainI
     roles = ("activation",) * len(history.ids)
     problem = Problem("arena", history.ids, history.birth, history.death, size, alignment, roles=roles)
     packing = Packing(offset.astype(np.uint64))
+    origin_of: dict[tuple[int, int], StorageOrigin] = {}
+    keys = list(zip(history.stack.tolist(), history.phase.tolist(), strict=True))
+    for stack, phase in set(keys):
+        origin = Origin(history.paths[stack], history.lines[stack] if stack else "")
+        origin_of[stack, phase] = StorageOrigin(origin, "", _PHASE_NAMES.get(phase))
+    origins = {row_id: origin_of[key] for row_id, key in zip(history.ids, keys, strict=True)}
     notes = [*notes, *_notes(history), *([note] if note else [])]
-    return PlainInstance(name, problem, packing, tuple(notes), origins=history.origins(), recorded=history)
+    return PlainInstance(name, problem, packing, tuple(notes), origins=origins, recorded=history)
 
 
 def _notes(history: History) -> Iterator[str]:

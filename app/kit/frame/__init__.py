@@ -1,0 +1,1 @@
+"""The frame around every page: toolbar, file list, settings, error cards."""
