@@ -15,7 +15,7 @@ from app.session.work.workers import TaskNotFinished
 from tmmu_core.base.errors import TmmuError, open_error
 
 HERE = Path(__file__).resolve().parent
-CSS = HERE / "kit" / "frame" / "style.css"
+CSS = HERE / "kit" / "style.css"
 ADDRESS = "tmmu-address"
 ICON = (  # inline, because the explorer loads no files from a network
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="2" fill="#12161c"/>'

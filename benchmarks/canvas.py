@@ -13,8 +13,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from app.canvas.pack import Origin, pack_plan
-from app.canvas.script import canvas_script
+from app.canvas.component import Origin, canvas_script, pack_plan
 from app.report.html_report import build_report
 from benchmarks.canvas_plans import synthetic_plan
 from benchmarks.serving import ROOT, chromium, served

@@ -6,10 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.canvas.pack import Origin, Packed, pack_plan
-from app.canvas.script import PLAN
+from app.canvas.component import PLAN, Origin, Packed, pack_plan
 from app.kit import controls
-from app.kit.tensor.plan_drawing import PlanHandle, draw
+from app.kit.plan_drawing import PlanHandle, draw
 from benchmarks.canvas_plans import synthetic_plan
 from tmmu_core.plans.model import Plan
 

@@ -23,7 +23,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page
 
-from app.canvas.pack import pack_plan
+from app.canvas.component import pack_plan
 from app.cli.commands.explore import arguments
 from app.session import pages
 from app.session.opening import Sample, samples

@@ -16,7 +16,7 @@ import onnx
 
 from benchmarks.opens import OLDER, PACKAGES, ROOT, download, model_files
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.checks import dims_text
 from tmmu_core.runtime.measure.measure_model import EAGER, LITERT, ONNXRUNTIME, Measured, measure
 
 OUT = ROOT / "docs" / "measured" / "reality.md"

@@ -95,11 +95,11 @@ def dumped(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
-    from tmmu_core.graph.native import unpacking
+    from tmmu_core.graph.native import document
 
     for name in names or SAMPLES:
         data = dumped(name).encode()
-        (HERE / name).write_bytes(unpacking.pack(data) if name.endswith(".gz") else data)
+        (HERE / name).write_bytes(document.pack(data) if name.endswith(".gz") else data)
         print(f"{(HERE / name).stat().st_size:>9,} B  {name}")
 
 

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 
@@ -14,12 +14,13 @@ from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import Misuse, TmmuError, UnreadableInput, escaped_surrogates, open_error
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.formats.open_file import UNRECOGNISED, nearest_reader, other_readers
-from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
+from tmmu_core.graph.native.document import pack, read_stream, read_whole
 
 SUCCESS, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits
 
 STREAM = "-"  # standard input or standard output
+T = TypeVar("T")
 
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
 """Words to cut, because a name in a file can have megabytes. In JSON output, only error records are cut."""
@@ -36,10 +37,6 @@ def _cut(value: Any) -> Any:
     return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"
 
 
-def _line(text: str) -> str:
-    return for_log(_cut(text))
-
-
 class UsageError(Misuse):
     """Raised for invalid options or arguments."""
 
@@ -47,7 +44,8 @@ class UsageError(Misuse):
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table. A title that begins with ">" aligns its column to the right."""
     to_right = [title.startswith(">") for title in titles]
-    heads, *texts = [[_line(cell) for cell in row] for row in ([title.removeprefix(">") for title in titles], *rows)]
+    plain_titles = [title.removeprefix(">") for title in titles]
+    heads, *texts = [[for_log(_cut(cell)) for cell in row] for row in (plain_titles, *rows)]
     widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
     for row in (heads, *texts):
         columns = zip(row, widths, to_right, strict=True)
@@ -57,7 +55,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def print_lines(*lines: str, file: TextIO | None = None) -> None:
     """Print lines (default: to standard output); control characters and line breaks in a line are escaped."""
     for line in lines:
-        print(_line(line), file=file)
+        print(for_log(_cut(line)), file=file)
 
 
 def print_note(*lines: str) -> None:
@@ -135,7 +133,7 @@ def write_output(name: str, data: bytes, what: str) -> None:
     print_note(f"wrote {what} to {name} ({numbers.short_bytes(len(data))})")
 
 
-def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
+def format_by_ending(name: str, endings: Mapping[str, T], fallback: T) -> T:
     """Return the format of a file extension (before ``.gz``), or ``fallback`` for ``-``. Raises :class:`UsageError`."""
     if name == STREAM:
         return fallback

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -46,23 +46,6 @@ class _TolerantFile(io.FileIO):
             return len(data)
 
 
-def prepare_streams() -> None:
-    """Open missing standard streams. Standard output ignores a closed pipe; standard error ignores all write errors."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass  # open the missing descriptors 0 to 2, so that no other file gets one of them
-    os.close(descriptor)
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
-        if number and isinstance(stream, io.TextIOWrapper):
-            file = _TolerantFile(number, "w", closefd=False)
-            file.ignored = OSError if name == "stderr" else BrokenPipeError
-            with suppress(AttributeError):  # Windows has no blocking mode before Python 3.12
-                os.set_blocking(number, True)
-            buffer, is_line_buffered = io.BufferedWriter(file), stream.line_buffering
-            stream = io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", None, is_line_buffered)
-        setattr(sys, name, stream)
-
-
 class Command(TyperCommand):
     """A command that rejects empty values, and an output file that is also an input or another output."""
 
@@ -86,19 +69,14 @@ class Command(TyperCommand):
             others = {text: "another output" for _, text in outputs[:position]}
             if (self.name, name) != ("convert", "output"):  # ``convert`` can rewrite a file in place
                 others |= dict.fromkeys(inputs, "the input")
-            _refuse_output(output, others, needs_folder=self.name != "export")  # a C project creates its folder
+            if os.path.exists(output) and not os.path.isfile(output):
+                continue  # a device, or the folder of a C project
+            for file, use in others.items():
+                if os.path.realpath(file) == os.path.realpath(output):
+                    raise UsageError(f"the output {output} is {use}, {file}.", "Write to another file.")
+            if self.name != "export" and not os.path.isdir(os.path.dirname(output) or "."):  # export creates folders
+                raise UnwritableOutput(f"{output} cannot be written: its folder does not exist.", "Create the folder.")
         return super().invoke(ctx)
-
-
-def _refuse_output(output: str, others: Mapping[str, str], *, needs_folder: bool) -> None:
-    """Raise an error if the output is one of ``others`` (file → its use), or needs a folder that does not exist."""
-    if os.path.exists(output) and not os.path.isfile(output):
-        return  # a device, or the folder of a C project
-    for file, use in others.items():
-        if os.path.realpath(file) == os.path.realpath(output):
-            raise UsageError(f"the output {output} is {use}, {file}.", "Write to another file.")
-    if needs_folder and not os.path.isdir(os.path.dirname(output) or "."):
-        raise UnwritableOutput(f"{output} cannot be written: its folder does not exist.", "Create the folder.")
 
 
 SHOWN_LIMITS = (limits.UNPACKED_BYTES, limits.VALUES, limits.TRACE_SECONDS, limits.SERVER_WORKERS)
@@ -156,12 +134,18 @@ def run(arguments: Sequence[str]) -> int:
         LOG.setLevel(logging.INFO)
     try:
         limits.refuse_unknown_settings()
-        arguments = _apply_limits(arguments)
-        first = next(iter(arguments), "")
-        tmmu = build(
-            (first,) if first in COMMANDS else COMMANDS
-        )  # import only the module of this command: it is faster
-        code = int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS)
+        variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
+        others, remaining = list[str](), iter(arguments)
+        for argument in remaining:
+            option, equals, value = argument.partition("=")
+            if option in variables:
+                maximum = limits.whole_number(value if equals else next(remaining, ""), option)
+                os.environ[variables[option]] = str(maximum)
+            elif argument not in VERBOSE:
+                others.append(argument)
+        first = next(iter(others), "")
+        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # to import only one module of a command is faster
+        code = int(tmmu(others, standalone_mode=False, prog_name="tmmu") or SUCCESS)
         sys.stdout.flush()
         return code
     except TmmuError as error:
@@ -185,23 +169,24 @@ def run(arguments: Sequence[str]) -> int:
         return INTERNAL_ERROR
 
 
-def _apply_limits(arguments: Sequence[str]) -> list[str]:
-    """Set the limits of ``--max-NAME N`` options. Return the arguments without these options and :data:`VERBOSE`."""
-    variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
-    others: list[str] = []
-    remaining = iter(arguments)
-    for argument in remaining:
-        option, equals, value = argument.partition("=")
-        if option in variables:
-            os.environ[variables[option]] = str(limits.whole_number(value if equals else next(remaining, ""), option))
-        elif argument not in VERBOSE:
-            others.append(argument)
-    return others
-
-
 def main() -> None:
-    """Run the command line of this process and exit with its exit code."""
-    prepare_streams()
+    """Run the command line of this process and exit with its exit code.
+
+    Standard output ignores a closed pipe; standard error ignores all write errors.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass  # open the missing descriptors 0 to 2, so that no other file gets one of them
+    os.close(descriptor)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+        if number and isinstance(stream, io.TextIOWrapper):
+            file = _TolerantFile(number, "w", closefd=False)
+            file.ignored = OSError if name == "stderr" else BrokenPipeError
+            with suppress(AttributeError):  # Windows has no blocking mode before Python 3.12
+                os.set_blocking(number, True)
+            buffer, is_line_buffered = io.BufferedWriter(file), stream.line_buffering
+            stream = io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", None, is_line_buffered)
+        setattr(sys, name, stream)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -115,8 +115,7 @@ def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
 
 
 PLANNING = [_parameter(name, spec) for name, spec in OPTION_SPECS.items()]
-NO_RUN = OptionSpec("--no-run", "", "Never run an ONNX model to find its shapes.", flag=True)
-PLANNING.append(_parameter("no_run", NO_RUN))
+PLANNING += [_parameter("no_run", OptionSpec("--no-run", "", "Never run an ONNX model to find its shapes.", flag=True))]
 
 
 def read_option(name: str, text: str | list[str]) -> Any:

@@ -14,6 +14,7 @@ from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, p
 from app.cli.options import STORE_ENV
 from app.texts import numbers
 from tmmu_core.base.errors import escaped_surrogates, open_error, require, source_of_errors
+from tmmu_core.formats import signatures
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -107,10 +108,9 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 def input_of(name: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a file, an XLA dump (all its files) or standard input. Raises ``UnreadableInput``."""
     if name != STREAM and os.path.isdir(name):
-        from tmmu_core.formats import unplannable
         from tmmu_core.formats.xla import xla_dump
 
-        if (unplannable_format := unplannable.recognised_folder(Path(name))) is not None:
+        if (unplannable_format := signatures.recognised_folder(Path(name))) is not None:
             raise unplannable_format.refusal(source=name)
         name = str(Path(name) / xla_dump.only_module(modules_in(Path(name)), name).files[0])
     data = read_input(name)

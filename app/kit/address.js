@@ -20,14 +20,6 @@ function replacesEntry(url) {
   return !now.search || !next.search || withoutZoom(now.search) === withoutZoom(next.search);
 }
 
-function updateLinks() {
-  for (const link of document.querySelectorAll(NAVIGATION)) {
-    const [path] = (link.getAttribute("href") ?? "").split("?");
-    const wanted = `${path}${window.location.search}`;
-    if (link.getAttribute("href") !== wanted) link.setAttribute("href", wanted);
-  }
-}
-
 /** Send an event to the server; set by the entry point. */
 let send = () => {};
 
@@ -73,13 +65,6 @@ function onChange({ target }) {
   document.body.dataset.opening = `Opening ${Array.from(target.files, (file) => file.name).join(", ")} …`;
 }
 
-/** Hide the names after the server has received the files and replaced the upload field. */
-function clearOpening() {
-  if (!usedInput || usedInput.isConnected) return;
-  usedInput = null;
-  delete document.body.dataset.opening;
-}
-
 function onDrag(event) {
   if (!hasFiles(event)) return;
   event.preventDefault();
@@ -96,8 +81,14 @@ export default function begin({ setTriggerValue }) {
   const scheduleUpdate = () => {
     update ??= requestAnimationFrame(() => {
       update = null;
-      updateLinks();
-      clearOpening();
+      for (const link of document.querySelectorAll(NAVIGATION)) {
+        const href = link.getAttribute("href") ?? "", wanted = `${href.split("?")[0]}${window.location.search}`;
+        if (href !== wanted) link.setAttribute("href", wanted);
+      }
+      if (usedInput && !usedInput.isConnected) {
+        usedInput = null; // the server has received the files and replaced the upload field: hide their names
+        delete document.body.dataset.opening;
+      }
       document.querySelectorAll(".js-plotly-plot").forEach(listenToTreemap);
     });
   };

@@ -13,6 +13,7 @@ from app.session import state
 from app.texts import numbers
 from tmmu_core.plans.analysis.plan_notes import SearchPoint
 
+Floats = Sequence[float]
 LIVE = "#0072B2"
 LINE = "#7d8896"  # grey with enough contrast on light and dark backgrounds
 FAINT = "rgba(125,136,150,0.22)"
@@ -57,21 +58,20 @@ def draw_chart(fig: go.Figure, key: str, on_click: Callable[[dict[str, Any]], No
 
 def add_curve(
     fig: go.Figure,
-    x: Sequence[float],
-    y: Sequence[float],
+    x: Floats,
+    y: Floats,
     name: str,
     colour: str,
     *,
     dash: str = "solid",
     hover: str = "",
-    texts: Sequence[Any] | None = None,
     **options: Any,
 ) -> None:
-    """Add a step curve. ``hover``: template of the hover text, with the data ``texts`` (default: ``y`` in bytes)."""
+    """Add a step curve. ``hover``: template of the hover text; its ``customdata`` is ``y`` in bytes by default."""
     hover_text: dict[str, Any] = {"hoverinfo": "skip"}
     if hover:
-        data = [numbers.full_bytes(int(value)) for value in y] if texts is None else texts
-        hover_text = {"customdata": data, "hovertemplate": f"{hover}<extra></extra>"}
+        sizes = [numbers.full_bytes(int(value)) for value in y]
+        hover_text = {"customdata": sizes, "hovertemplate": f"{hover}<extra></extra>"}
     line = {"shape": "hv", "width": 1.6, "color": colour, "dash": dash}
     fig.add_trace(go.Scatter(x=x, y=y, name=name, line=line, **{"mode": "lines", **hover_text, **options}))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.canvas.script import canvas_script
+from app.canvas.component import canvas_script
 from app.session import state
 from app.session.pages import REDIRECTS
 from app.session.view_state import to_query
@@ -26,7 +26,7 @@ def component(name: str, script: str) -> Any:
 
 @cache
 def canvas_component(variable: str) -> Any:
-    """Return the Streamlit component of a main module of :mod:`app.canvas.script`."""
+    """Return the Streamlit component of a main module of :mod:`app.canvas.component`."""
     script = f"{canvas_script(variable)}export default globalThis.{variable}.streamlit;\n"
     return st.components.v2.component(variable, js=script)
 

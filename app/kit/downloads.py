@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 from app.report.html_report import ReviewSection, build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
-from app.session import history, page_jobs, plan_rows, planning, review
-from app.session.opening import SAMPLES, content_of, samples, shelf
+from app.session import page_jobs, plan_rows, planning, review
+from app.session.opening import SAMPLES, STORE_KIND, content_of, samples, shelf
 from app.session.planning import Shown, request_of
 from app.session.review import Review
 from app.texts import numbers
@@ -90,7 +90,7 @@ def file_of(shown: Shown) -> str:
     paths = {f"sample:{sample.name}": sample.path for sample in samples()}
     if source in paths:
         return f"{SAMPLES.name}/{paths[source].relative_to(SAMPLES).as_posix()}"
-    if source.startswith(f"{history.KIND}:"):
+    if source.startswith(f"{STORE_KIND}:"):
         return f"{file_stem(shown.opened.name)}.plan.cbor"  # the page Export offers this file
     stored = shelf().get(source)
     name = stored[0] if stored is not None else shown.opened.name
@@ -144,26 +144,16 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown)
         ],
     }
-    if models := _models(shown, stem):
-        sections["Model", "with this plan in it"] = models
-    if shown.opened.plan is None:
-        sections["Reproduce the plan", "input files of the command line"] = _inputs(shown, stem)
-    return sections
-
-
-def _models(shown: Shown, stem: str) -> list[Entry]:
-    if shown.opened.graph is None or len(shown.plan) > MOST_TENSORS:
-        return []
-    with suppress(TmmuError):
-        data, name = content_of(shown.opened.source)
-        if not tflite.refusal(data):
-            written = with_plan(MicroModel(data, name), shown.plan)
-            purpose = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
-            return [_entry("TFLM model", f"{stem}.tflm.tflite", purpose, bytes, written.data)]
-    return []
-
-
-def _inputs(shown: Shown, stem: str) -> list[Entry]:
+    if shown.opened.graph is not None and len(plan) <= MOST_TENSORS:
+        with suppress(TmmuError):
+            data, name = content_of(shown.opened.source)
+            if not tflite.refusal(data):
+                written = with_plan(MicroModel(data, name), plan)
+                purpose = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
+                model = _entry("TFLM model", f"{stem}.tflm.tflite", purpose, bytes, written.data)
+                sections["Model", "with this plan in it"] = [model]
+    if shown.opened.plan is not None:
+        return sections
     inputs, data_of, source = [], command_files(shown), shown.opened.source
     if source.startswith("file:"):  # the visitor may lack this file: Fix made it, or another visitor opened it
         name, purpose = file_of(shown).removeprefix("./"), "the opened file, as in the commands"
@@ -176,7 +166,8 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
         label, option = name.removesuffix(".json").capitalize(), OPTION_SPECS[field].option
         if name in data_of:
             inputs.append(_entry(label, name, f"input of {option}", bytes, data_of[name]))
-    return inputs
+    sections["Reproduce the plan", "input files of the command line"] = inputs
+    return sections
 
 
 def review_page(shown: Shown, current: Review, link: str) -> bytes:

@@ -1,16 +1,5 @@
 // A button that renders an SVG drawing to PNG in the browser and downloads it.
 
-/** Return an SVG drawing as the data URL of a PNG of `width` × `height` pixels. */
-async function toPng(svg, width, height) {
-  const picture = new Image();
-  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
-  await picture.decode();
-  const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width, height });
-  canvas.getContext("2d").drawImage(picture, 0, 0, width, height);
-  return canvas.toDataURL("image/png");
-}
-
 const STYLE =
   "font: inherit; font-size: 0.875rem; min-height: 2.5rem; padding: 0.25rem 0.75rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
   "display: flex; align-items: center; gap: 0.5rem; " +
@@ -23,8 +12,12 @@ export default function drawPngButton({ data: { svg, width, height, name }, pare
   button.innerHTML = `<span aria-hidden="true" style="${FONT}">download</span>`;
   button.append(`PNG, ${width} × ${height}`);
   button.addEventListener("click", async () => {
-    const link = document.createElement("a");
-    Object.assign(link, { download: name, href: await toPng(svg, width, height) });
+    const picture = new Image(), canvas = document.createElement("canvas"), link = document.createElement("a");
+    picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+    await picture.decode();
+    Object.assign(canvas, { width, height });
+    canvas.getContext("2d").drawImage(picture, 0, 0, width, height);
+    Object.assign(link, { download: name, href: canvas.toDataURL("image/png") });
     link.click();
   });
   parentElement.querySelector("button")?.remove();

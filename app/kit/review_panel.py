@@ -6,8 +6,8 @@ from typing import Any
 import streamlit as st
 
 from app.kit import controls, downloads
-from app.session import history, review, state
-from app.session.opening import card_of
+from app.session import review, state
+from app.session.opening import card_of, store_url
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from tmmu_core.base.escaping import for_markdown
@@ -35,14 +35,21 @@ def draw(shown: Shown) -> None:
     with st.container(key="review"), st.expander(title, expanded=has_content, key=f"review-{shown.opened.source}"):
         left, right = st.columns([0.6, 0.4], gap="medium")
         with left:
-            if not history.url():
+            if not store_url():
                 st.caption("Kept until you reload the page. To keep or share it, download the review file.")
             author = state.bind("review.author", current.author, lambda name: review.sign(name.strip()))
             st.text_input("Your name", **author)
             _notes(current)
             _new_note(shown)
         with right:
-            _views(current)
+            with controls.row("bookmarks"):
+                for k, view in enumerate(current.views):
+                    icon, changes = ":material/bookmark:", review.view_changes(view)
+                    controls.button(for_markdown(view.name), f"view-{k}", changes, icon=icon)
+                chosen = state.choice()
+                step = f"#{chosen.step}" if chosen.step is not None else ""
+                name = " ".join(filter(None, (chosen.view, chosen.selected, step)))
+                st.button("Bookmark this view", key="bookmark", on_click=review.add_view, args=(name,))
             _decision(current)
             name = f"{downloads.file_stem(shown.opened.name)}.tmmu-review.html"
             hint = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
@@ -76,16 +83,6 @@ def _new_note(shown: Shown) -> None:
         if st.form_submit_button("Add note") and text.strip():
             review.add_note(text.strip(), **subjects[subject])
             st.rerun()
-
-
-def _views(current: review.Review) -> None:
-    with controls.row("bookmarks"):
-        for k, view in enumerate(current.views):
-            controls.button(for_markdown(view.name), f"view-{k}", review.view_changes(view), icon=":material/bookmark:")
-        chosen = state.choice()
-        step = f"#{chosen.step}" if chosen.step is not None else ""
-        name = " ".join(filter(None, (chosen.view, chosen.selected, step)))
-        st.button("Bookmark this view", key="bookmark", on_click=review.add_view, args=(name,))
 
 
 def _decision(current: review.Review) -> None:

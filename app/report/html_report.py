@@ -16,17 +16,16 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
-from app.canvas.pack import NO_ORIGIN, Origin, arena_title, pack_plan
-from app.canvas.script import VIEWER, canvas_script
+from app.canvas.component import NO_ORIGIN, VIEWER, Origin, arena_title, canvas_script, pack_plan
 from app.report import pictures
-from app.texts import change_text, markup, numbers, totals_text
+from app.texts import markup, numbers, totals_text
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.fitting.move import Move
 from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.graph.native import unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import with_certificates
@@ -145,7 +144,7 @@ def notebook_view(plan: Plan, text: str) -> str:
 
 
 def _gzip_base64(packed: bytes) -> str:
-    return base64.b64encode(unpacking.pack(packed)).decode("ascii")
+    return base64.b64encode(document.pack(packed)).decode("ascii")
 
 
 def browser() -> str | None:
@@ -179,6 +178,12 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         (pictures.ACCOUNT_LOOKS[account][0], numbers.full_bytes(count), numbers.percent(count, ledger.extent))
         for account, count in (ledger.at(peak_step).items() if plan.steps else ())
     ]
+    cells: list[tuple[str, ...]] = []  # id, arena, size, offset, slot, live range, role and type of each tensor
+    for row in map(plan.row, alive[:MOST_LIVE]):
+        name = f"{row.tensor_id} (view of {row.base_tensor_uid})" if row.base_tensor_uid else row.tensor_id
+        place = row.arena, numbers.full_bytes(row.size_bytes), numbers.offset(row.offset_bytes), f"{row.logical_slot}"
+        live = numbers.live_range(row.birth, row.death)
+        cells.append((name, *place, live, row.role, f"{row.dtype} {numbers.shape(row.shape)}"))
     sheet = pictures.Sheet(height=pictures.LEDGER_HEIGHT, theme=theme)
     return {
         "title": arena_title(plan, summary, peak_step),
@@ -186,21 +191,10 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         "figure": pictures.ledger_figure(plan, ledger, sheet) if plan.steps else "",
         "at_peak": at_peak and [*at_peak, ("arena size", numbers.full_bytes(ledger.extent), "")],
         "peak": numbers.step(peak_step, plan.node_at(peak_step)),
-        "alive": _tensors(plan, alive[:MOST_LIVE]),
-        "alive_shown": numbers.of(min(MOST_LIVE, len(alive)), len(alive), "tensor"),
+        "alive": cells,
+        "alive_shown": numbers.of(len(cells), len(alive), "tensor"),
         "changes": bool((ledger.live != ledger.live[:1]).any()),
     }
-
-
-def _tensors(plan: Plan, rows: Sequence[int]) -> list[tuple[str, ...]]:
-    """Return the cells of tensors: id, arena, size, offset, slot, live range, role and type."""
-    cells: list[tuple[str, ...]] = []
-    for row in map(plan.row, rows):
-        name = f"{row.tensor_id} (view of {row.base_tensor_uid})" if row.base_tensor_uid else row.tensor_id
-        place = row.arena, numbers.full_bytes(row.size_bytes), numbers.offset(row.offset_bytes), f"{row.logical_slot}"
-        live = numbers.live_range(row.birth, row.death)
-        cells.append((name, *place, live, row.role, f"{row.dtype} {numbers.shape(row.shape)}"))
-    return cells
 
 
 def _origin(solution: Solution | Plan | None) -> Origin:
@@ -232,10 +226,10 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     changed = list(islice(comparison.changes(), MOST_CHANGED))
     return {
         "of": comparison,
-        "sides": change_text.sides,
-        "heads": (("arena", *change_text.ARENA_FIGURES), ("tensor", "change", *change_text.TENSOR_FIGURES)),
-        "arenas": [change_text.arena_row(change, comparison) for change in comparison.arenas],
-        "totals": [[kind.replace("_", " "), *texts] for kind, *texts in change_text.kind_rows(comparison)],
-        "changed": [change_text.tensor_row(change, comparison) for change in changed],
+        "sides": totals_text.sides,
+        "heads": (("arena", *totals_text.ARENA_FIGURES), ("tensor", "change", *totals_text.TENSOR_FIGURES)),
+        "arenas": [totals_text.arena_change(change, comparison) for change in comparison.arenas],
+        "totals": [[kind.replace("_", " "), *texts] for kind, *texts in totals_text.kind_rows(comparison)],
+        "changed": [totals_text.tensor_change(change, comparison) for change in changed],
         "changed_shown": numbers.of(len(changed), int((comparison.kinds != 0).sum()), "changed tensor"),
     }

@@ -28,19 +28,9 @@ MIN_NAMED_WIDTH, MIN_NAMED_HEIGHT = 46, 13  # pixels; a smaller box has no name
 OVER = "#D55E00"  # colour of bytes above the capacity
 
 
-@dataclass(frozen=True)
-class Look:
-    """Colours of a picture in a theme."""
-
-    ground: str
-    panel: str  # background of the drawing area
-    ink: str  # lines and marks
-    text: str
-
-
-LOOKS: dict[Theme, Look] = {
-    "light": Look("#ffffff", "#f4f6f8", "#111111", "#333c45"),
-    "dark": Look("#0e1117", "#1a2029", "#f2f4f6", "#d7dde3"),
+LOOKS: dict[Theme, dict[str, str]] = {  # panel: background of the drawing area; ink: colour of lines and marks
+    "light": {"ground": "#ffffff", "panel": "#f4f6f8", "ink": "#111111", "text": "#333c45"},
+    "dark": {"ground": "#0e1117", "panel": "#1a2029", "ink": "#f2f4f6", "text": "#d7dde3"},
 }
 
 
@@ -52,11 +42,6 @@ class Sheet:
     height: int = HEIGHT
     theme: Theme = "light"
     is_file: bool = False  # whether the picture is a separate file, with background, size and patterns
-
-    @property
-    def look(self) -> Look:
-        """Return the colours of the theme."""
-        return LOOKS[self.theme]
 
     @property
     def area(self) -> tuple[int, int]:
@@ -73,7 +58,9 @@ class Sheet:
 
     def horizontal_line(self, position: float, dash: str) -> str:
         """Return a horizontal line at a vertical position, as SVG; ``dash``: pattern of a dashed line, or ""."""
-        stroke = f'stroke="{self.look.ink}" stroke-width="1.6"' + (f' stroke-dasharray="{dash}"' if dash else "")
+        stroke = f'stroke="{LOOKS[self.theme]["ink"]}" stroke-width="1.6"' + (
+            f' stroke-dasharray="{dash}"' if dash else ""
+        )
         return f'<path d="M{_LEFT} {self.y(position):.1f}H{self.width - _RIGHT}" {stroke} fill="none"/>'
 
     def y_label(self, position: float, label: str) -> str:
@@ -92,11 +79,11 @@ class Sheet:
 
     def picture(self, title: str, parts: Sequence[str]) -> Markup:
         """Return the SVG picture of ``parts`` with a title. A picture in a separate file has a background."""
-        size = f' width="{self.width}" height="{self.height}"'
-        size, ground = (size, f'<rect{size} fill="{self.look.ground}"/>') if self.is_file else ("", "")
+        look, size = LOOKS[self.theme], f' width="{self.width}" height="{self.height}"'
+        size, ground = (size, f'<rect{size} fill="{look["ground"]}"/>') if self.is_file else ("", "")
         return Markup(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"{size} role="img" '
-            f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="{self.look.text}">{ground}'
+            f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="{look["text"]}">{ground}'
             f"{''.join(parts)}</svg>"
         )
 
@@ -122,7 +109,7 @@ def arena_picture(
         "lifetimes": f"Lifetimes in {arena}: by first write, {note}",
     }[kind]
     width, height = sheet.area
-    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{sheet.look.panel}"/>']
+    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{LOOKS[sheet.theme]["panel"]}"/>']
     colour_of = colour_of or row_colours(plan, "role")
     colours = {row: colour_of(row) for row, *_ in boxes}
     capacity = summary.capacity_bytes if kind == "map" else numbers.UNLIMITED
@@ -245,22 +232,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     if len(rows) < len(ledger.live):
         axis += f", {len(rows):,} of {numbers.count(len(ledger.live), 'step')} drawn"
     axis_place = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
-    parts = [
-        str(patterns()) if sheet.is_file else "",
-        *_account_areas(ledger, rows, sheet, top),
-        *(sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top),
-        f'<path d="M{peak_x:.1f} {peak_y:.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
-        f'<text x="{peak_x + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
-        *(sheet.y_label(value / top, numbers.short_bytes(value)) for value in labelled),
-        *sheet.step_labels(plan, ledger.steps[rows].tolist()),
-        f"<text {axis_place}>{escape(axis)}</text>",
-    ]
-    return sheet.picture(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
-
-
-def _account_areas(ledger: WasteLedger, rows: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:
-    """Yield the SVG areas of the accounts, stacked; ``rows``: the rows of the ledger to draw, one per column."""
-    base = np.zeros(len(rows), np.uint64)
+    areas, base = [], np.zeros(len(rows), np.uint64)  # the accounts, stacked
     for account in ACCOUNTS:
         account_bytes = np.asarray(getattr(ledger, account))[rows]
         if not account_bytes.any():
@@ -269,10 +241,21 @@ def _account_areas(ledger: WasteLedger, rows: NDArray[np.int64], sheet: Sheet, t
         outline = [*_outline(ceiling, sheet, top), *reversed(_outline(base, sheet, top))]
         name, colour, pattern = ACCOUNT_LOOKS[account]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in outline) + "Z"
-        yield f'<path d="{path}" fill="{colour}"><title>{name}</title></path>'
+        areas.append(f'<path d="{path}" fill="{colour}"><title>{name}</title></path>')
         if pattern:
-            yield f'<path d="{path}" fill="url(#p-{account})"/>'
+            areas.append(f'<path d="{path}" fill="url(#p-{account})"/>')
         base = ceiling
+    parts = [
+        str(patterns()) if sheet.is_file else "",
+        *areas,
+        *(sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top),
+        f'<path d="M{peak_x:.1f} {peak_y:.1f}l-5 -9h10z" fill="{LOOKS[sheet.theme]["ink"]}"/>',
+        f'<text x="{peak_x + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
+        *(sheet.y_label(value / top, numbers.short_bytes(value)) for value in labelled),
+        *sheet.step_labels(plan, ledger.steps[rows].tolist()),
+        f"<text {axis_place}>{escape(axis)}</text>",
+    ]
+    return sheet.picture(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
 
 
 def _outline(values: NDArray[np.uint64], sheet: Sheet, top: int) -> list[tuple[float, float]]:

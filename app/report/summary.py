@@ -32,7 +32,13 @@ def _rendered(template: str, **values: Any) -> str:
 
 def markdown(plan: Plan, verified: Verdict, title: str = "", better: BetterPlanner | None = None) -> bytes:
     """Return the summary as Markdown: verdict, totals, arenas, and the largest buffers at the main arena's peak."""
-    arena = totals_text.main_arena(plan)
+    arena, peak = totals_text.main_arena(plan), None
+    if arena and plan.steps:  # the live buffers at the peak as (name, bytes, birth, death), the largest first
+        (step, peak_bytes), storages, rows = peak_step_of(plan, arena), storages_of(plan), []
+        for row, size in storages_alive(plan, step, arena):
+            storage = plan.storage[row]
+            rows.append((plan.tensor_ids[row], size, int(storages.birth[storage]), int(storages.death[storage])))
+        peak = {"arena": arena, "step": step, "bytes": peak_bytes, "rows": rows}
     text = _rendered(
         "summary.md.j2",
         plan=plan,
@@ -43,19 +49,9 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: BetterPlann
         remarks=remarks(plan),
         totals=totals_text.rows(plan, code),
         hint=totals_text.better(better),
-        peak=_peak(plan, arena) if arena and plan.steps else None,
+        peak=peak,
     )
     return text.encode("utf-8", "replace")
-
-
-def _peak(plan: Plan, arena: str) -> dict[str, Any]:
-    """Return the peak of an arena and ``(name, bytes, birth, death)`` of its live buffers, the largest first."""
-    (step, peak_bytes), storages = peak_step_of(plan, arena), storages_of(plan)
-    rows = []
-    for row, size in storages_alive(plan, step, arena):
-        storage = plan.storage[row]
-        rows.append((plan.tensor_ids[row], size, int(storages.birth[storage]), int(storages.death[storage])))
-    return {"arena": arena, "step": step, "bytes": peak_bytes, "rows": rows}
 
 
 def code(name: str) -> str:
@@ -99,11 +95,15 @@ def gate_markdown(
         counted = [(kind, comparison.totals[kind][0]) for kind in KINDS if comparison.totals[kind][0]]
         causes = [growth_causes(before, after, arena.name) for arena in comparison.arenas]
         grown = [cause for cause in causes if cause.grown_bytes or cause.storages]
+    sizes = [] if before is None else [("baseline", totals(before).extent_bytes)]
+    sizes += [("plan", totals(after).extent_bytes), ("lower bound", totals(after).lower_bound_bytes)]
+    most = max(1, *(n for _, n in sizes))
+    drawn = [(name, "█" * -(-n * BAR_WIDTH // most), numbers.full_bytes(n)) for name, n in sizes]
     return _rendered(
         "pull_request.md.j2",
         title=after.ir_name or "a graph",
         exceeded=sum(not check.ok for check in checks),
-        bars=_bars(after, before),
+        bars=[f"{name:<11}  {bar:<{BAR_WIDTH}}  {size}" for name, bar, size in drawn],
         planned=[", ".join(map(for_markdown, (plan.planner, plan.mode, plan.preset))) for plan in plans],
         checks=sorted(checks, key=lambda check: check.ok),
         warnings=warnings,
@@ -113,10 +113,3 @@ def gate_markdown(
         largest=lambda cause: sorted(cause.storages, key=lambda row: (-abs(row.grown_bytes), row.tensor_id)),
         link=link,
     )
-
-
-def _bars(after: Plan, before: Plan | None) -> list[str]:
-    rows = [] if before is None else [("baseline", totals(before).extent_bytes)]
-    rows += [("plan", totals(after).extent_bytes), ("lower bound", totals(after).lower_bound_bytes)]
-    most = max(1, *(n for _, n in rows))
-    return [f"{name:<11}  {'█' * -(-n * BAR_WIDTH // most):<{BAR_WIDTH}}  {numbers.full_bytes(n)}" for name, n in rows]

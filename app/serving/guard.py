@@ -66,7 +66,10 @@ class Rules:
             problem = f"The request lacks the header {self.proxy_header}. Open the address of the proxy."
             return "" if headers.get(self.proxy_header) else problem
         if self.token:
-            is_valid = hmac.compare_digest(token.encode(), self.token.encode()) or self._has_cookie(headers)
+            is_valid = hmac.compare_digest(token.encode(), self.token.encode())
+            with suppress(CookieError):
+                cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+                is_valid |= cookie is not None and hmac.compare_digest(cookie.value.encode(), self.cookie.encode())
             return "" if is_valid else "Access token missing. Open the address that tmmu explore printed, with ?token=…"
         if not is_loopback(self.address):
             problem = "The explorer listens on a public address without access control."
@@ -79,12 +82,6 @@ class Rules:
     def cookie(self) -> str:
         """Value of the cookie that replaces the token in the URL after the first request."""
         return hashlib.sha256(b"tmmu visitor " + self.token.encode()).hexdigest()
-
-    def _has_cookie(self, headers: Mapping[str, str]) -> bool:
-        with suppress(CookieError):
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-            return cookie is not None and hmac.compare_digest(cookie.value.encode(), self.cookie.encode())
-        return False
 
 
 def rules() -> Rules:
@@ -104,6 +101,12 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
         access_rules = rules()
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         token = dict(query).get("token", "") if access_rules.token else ""
@@ -120,7 +123,7 @@ class Guard:
         elif scope["type"] == "http" and (moved := redirect_target(scope["path"], query)) is not None:
             await RedirectResponse(moved, 307, headers=HEADERS)(scope, receive, send)
         else:
-            await self.app(scope, receive, _with_headers(send))
+            await self.app(scope, receive, send_with_headers)
 
 
 def redirect_target(path: str, query: list[tuple[str, str]]) -> str | None:
@@ -135,15 +138,6 @@ def redirect_target(path: str, query: list[tuple[str, str]]) -> str | None:
 def _local_address(path: str, query: list[tuple[str, str]]) -> str:
     """Return an address with one leading slash, because two would redirect to another server."""
     return "/" + path.lstrip("/\\") + ("?" + urlencode(query) if query else "")
-
-
-def _with_headers(send: Send) -> Send:
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(HEADERS)
-        await send(message)
-
-    return send_with_headers
 
 
 @asynccontextmanager

@@ -1,4 +1,6 @@
-"""Read samples and opened files, keep the opened files, and make the error card of a rejected file."""
+"""Read samples, opened files and plans of this server's store; keep the opened files; make error cards of files."""
+
+from __future__ import annotations
 
 import hashlib
 import hmac
@@ -6,20 +8,21 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 
-from app.session import history
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table
 from tmmu_core.base.app_package import project_path, sample_entries
-from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
+from tmmu_core.base.errors import ArenaTooSmall, StoreFault, TmmuError, UnreadableInput, require
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
@@ -27,12 +30,22 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import Graph, StorageOrigin
-from tmmu_core.graph.native.unpacking import read_whole
+from tmmu_core.graph.native.document import read_whole
 from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 
+if TYPE_CHECKING:
+    from tmmu_core.store.runs import Run
+    from tmmu_core.store.store import Store
+
+T = TypeVar("T")
 MIN_BYTES_FOR_WORKER = 1 << 23  # minimum bytes of a file that a worker reads, so that reading can be cancelled
+STORE_ENV = "TMMU_STORE"  # environment variable; the URL of this server's store (``--store``)
+STORE_KIND = "store"  # source of a stored plan: store:<SHA-256 of its file, in hex>
 GALLERY_ENV = "TMMU_GALLERY"  # environment variable; the value ``shared`` lists the files of all visitors
+MOVES = ".moves.json"  # suffix of files that list the changes of a fitted plan; no list of opened files shows them
+MAX_NAME_LENGTH = 255
+WAIT_SECONDS = 0.4  # seconds that a page waits for a file before it shows the progress
 SAMPLES = project_path("sample_graphs")
 
 
@@ -69,9 +82,6 @@ class Opened:
         return {} if self.instance is None else self.instance.origins
 
 
-WAIT_SECONDS = 0.4  # seconds that a page waits for a file before it shows the progress
-
-
 def open_job(source: str) -> Job[Opened]:
     """Return the job that reads a source. A new job first gets :data:`WAIT_SECONDS` seconds to end."""
     job = job_table().job(("open", source), "reading", lambda report: read_bytes(*content_of(source), source, report))
@@ -101,8 +111,17 @@ def is_gone(source: str) -> bool:
 def content_of(source: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a sample, opened file or stored plan. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")
-    if kind == history.KIND:
-        return history.plan_file(name)
+    if kind == STORE_KIND:
+        try:
+            server_store, digest = store(), bytes.fromhex(name)
+            if server_store is None:
+                raise StoreFault("this server has no store.", hint="Start it with tmmu explore --store URL.")
+            return server_store.document(digest), f"{name[:12]}.plan.cbor"
+        except ValueError:
+            message = f"{name[:80]!r} is not the hash of a stored plan."
+            raise UnreadableInput(message, hint="Open the plan from Compare, History.") from None
+        except TmmuError as error:
+            raise UnreadableInput(error.message, source=f"{kind}:{name[:12]}", hint=error.hint) from error
     if kind != "sample":
         stored = shelf().get(source)
         if stored is None:
@@ -113,6 +132,39 @@ def content_of(source: str) -> tuple[bytes, str]:
     if path is None:
         raise UnreadableInput(f"there is no sample {name!r}.", "Choose a sample, or open a file.", source=source)
     return path.read_bytes(), path.name
+
+
+def store_url() -> str:
+    """Return the URL of this server's store; ``""`` without a store."""
+    return os.environ.get(STORE_ENV, "")
+
+
+def store() -> Store | None:
+    """Return the open store; ``None`` without a store. Raises ``TmmuError`` if it cannot be opened."""
+    if not store_url():
+        return None
+    require("sqlalchemy", "a store")
+    return _opened_store(store_url())
+
+
+@lru_cache(maxsize=4)
+def _opened_store(url: str) -> Store:
+    from tmmu_core.store.store import Store
+
+    return Store.at(url, create=True)
+
+
+def with_store(operation: Callable[[Store], T]) -> T | None:
+    """Return ``operation(store)``; ``None`` without a store, or if the store cannot be used."""
+    with suppress(TmmuError):
+        if (server_store := store()) is not None:
+            return operation(server_store)
+    return None
+
+
+def source_of(run: Run) -> str:
+    """Return the source of a run's plan for links."""
+    return f"{STORE_KIND}:{run.content.hex()}"
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
@@ -147,21 +199,11 @@ def samples() -> tuple[Sample, ...]:
     )
 
 
-MOVES = ".moves.json"  # suffix of files that list the changes of a fitted plan; no list of opened files shows them
-MAX_NAME_LENGTH = 255
-
-
-class _File(NamedTuple):
-    name: str
-    owner: str
-    content: bytes
-
-
 class Shelf:
     """Opened files by key, limited in bytes. Uploaded files have secret keys, and a store also keeps these files."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
-        self._files: OrderedDict[str, _File] = OrderedDict()
+        self._files: OrderedDict[str, tuple[str, str, bytes]] = OrderedDict()  # key → (owner, name, content)
         self._lock, self._max_bytes = Lock(), ceiling(SHELF_BYTES) if max_bytes is None else max_bytes
         self._secret = secrets.token_bytes(32)
 
@@ -174,39 +216,39 @@ class Shelf:
         key = digest.hex()[:16]
         if owner != visitors.SERVER:  # a file of the server has its digest as key: its link works after a restart
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
-            history.with_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))
+            with_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))
         self._add(key, name, data, owner)
         return f"file:{key}"
 
     def _add(self, key: str, name: str, data: bytes, owner: str) -> None:
         with self._lock:
-            self._files[key] = _File(name, owner, data)
+            self._files[key] = owner, name, data
             self._files.move_to_end(key)
-            while len(self._files) > 1 and sum(len(file.content) for file in self._files.values()) > self._max_bytes:
+            while len(self._files) > 1 and sum(len(file[2]) for file in self._files.values()) > self._max_bytes:
                 self._files.popitem(last=False)
 
     def get(self, source: str) -> tuple[str, bytes] | None:
         """Return ``(name, bytes)`` of an opened file, from the store if needed; ``None`` for an unknown source."""
         key = source.removeprefix("file:")
-        if key not in self._files and (stored := history.with_store(lambda store: store.file(key))) is not None:
+        if key not in self._files and (stored := with_store(lambda store: store.file(key))) is not None:
             self._add(key, *stored, visitors.visitor())
         file = self._files.get(key)
-        return None if file is None else (file.name, file.content)
+        return None if file is None else file[1:]
 
     def drop(self, source: str) -> None:
         """Remove a file, also from the store."""
         key = source.removeprefix("file:")
         with self._lock:
             self._files.pop(key, None)
-        history.with_store(lambda store: store.drop_file(key))
+        with_store(lambda store: store.drop_file(key))
 
     def names(self) -> list[tuple[str, str]]:
         """Return ``(source, name)`` of the opened files to list for this visitor, newest first."""
         owners = {visitors.SERVER, visitors.visitor()}
         is_shared = os.environ.get(GALLERY_ENV) == "shared"
         with self._lock:
-            files = [(key, file) for key, file in self._files.items() if is_shared or file.owner in owners]
-        return [(f"file:{key}", file.name) for key, file in reversed(files) if not file.name.endswith(MOVES)]
+            files = [(key, name) for key, (owner, name, _) in self._files.items() if is_shared or owner in owners]
+        return [(f"file:{key}", name) for key, name in reversed(files) if not name.endswith(MOVES)]
 
 
 @st.cache_resource(show_spinner=False)

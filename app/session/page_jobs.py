@@ -10,8 +10,7 @@ import msgspec
 from app.session import planning
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
 from app.session.planning import minimise_option, opened_at, planning_input, request_of, task_job
-from app.session.shard_specs import MOST_RANKS, compact, spec_of
-from app.session.view_state import Choice, to_query
+from app.session.view_state import Choice, compact, spec_of, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
 from tmmu_core.base.errors import Misuse, TmmuError
@@ -20,13 +19,15 @@ from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.overviews import WhatIf, curve, what_if
-from tmmu_core.graph.arenas import arena_fields
+from tmmu_core.graph.checks import arena_fields
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.runtime.measure import measure_model
+
+MOST_RANKS = 16_384  # maximum number of ranks on the page Scale
 
 
 def fit_search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
@@ -130,10 +131,7 @@ def run_key(choice: Choice, planned: bytes = b"") -> tuple[object, ...]:
 
 
 def model_run(choice: Choice, planned: bytes = b"") -> Job[measure_model.Measured]:
-    """Return the job that runs the model at the chosen sizes and measures its memory.
-
-    ``planned``: the same TensorFlow Lite model with a plan. If given, TensorFlow Lite Micro runs both models.
-    """
+    """Return the job that measures the memory of the model or, with ``planned`` (its file with a plan), of both."""
     dims, runtime = (None, "tflm") if planned else (dict(choice.dims) or None, "")
 
     def run(progress: Progress) -> measure_model.Measured:

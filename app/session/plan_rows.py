@@ -9,13 +9,13 @@ from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import memoized
 from app.texts import palette
-from tmmu_core.base.escaping import natural_key
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.timeline import phases_from_known, phases_of
 from tmmu_core.liveness.why_live import Idle, idle_of
 from tmmu_core.plans.analysis import why_offset
-from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_of, storages_of
+
+MAX_IDLE_BUFFERS = 8  # maximum length of the list of idle_before_last_use
 
 
 @memoized
@@ -88,9 +88,6 @@ def phases(shown: Shown) -> tuple[tuple[str, int, int], ...]:
     return tuple([(s.phase, s.start, s.end) for s in ranges]) if has_several else ()
 
 
-MAX_IDLE_BUFFERS = 8  # maximum length of the list of idle_before_last_use
-
-
 @memoized
 def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
     """Return ``(row, last use, previous use)`` of the buffers with the most bytes × idle steps between both uses."""
@@ -103,24 +100,6 @@ def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]
     candidates = np.flatnonzero((steps > 0) & (storages.size > 0) & in_arena).tolist()
     selected = sorted(candidates, key=lambda k: (-int(storages.size[k]) * int(steps[k]), k))[:MAX_IDLE_BUFFERS]
     return [(plan.row_of[names[storages.head[k]]], int(uses.last_use[k]), int(uses.previous_use[k])) for k in selected]
-
-
-def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> tuple[list[tuple[int, ...]], tuple[int, int]]:
-    """Return the live buffers of an arena in a half-open range of steps, and ``(peak bytes, peak step)`` in the range.
-
-    A buffer is ``(row of its first tensor, bytes, live steps in the range)``; most bytes × steps first.
-    """
-    storages, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
-    live_steps = np.minimum(storages.death, end) - np.maximum(storages.birth, first)
-    live = np.flatnonzero((storages.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
-    columns = (storages.head[live], storages.size[live], live_steps[live])
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    rows.sort(key=lambda row: (-row[1] * row[2], natural_key(shown.plan.tensor_ids[row[0]])))
-    # The curve has a point for each change of the live bytes. The point that applies at ``first`` may be before it.
-    points = curve_points_of(shown.plan)
-    start = points.at(first)
-    index, peak = peak_of(live_bytes(shown.plan, arena)[start : points.at(end - 1) + 1])
-    return rows, (peak, max(first, int(points.steps[start + index])))
 
 
 @memoized

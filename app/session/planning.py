@@ -33,6 +33,8 @@ WAIT_SECONDS = 2.5  # seconds that a page waits for a result before it shows pro
 LINEAR_PLANNERS = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
 MAX_LINEAR_HERE = 40_000  # tensors up to which a planner of LINEAR_PLANNERS runs in the server process
 MAX_JUDGED_HERE = 5_000  # tensors below which a plan is verified in the server process: a worker starts slowly
+_GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
+"""Default values of the settings that apply only to graphs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,10 +200,6 @@ def request_of(full: Choice, opened: Opened) -> PlanRequest:
         return request
     config = arena_config(opened.graph, request, in_use)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
-
-
-_GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
-"""Default values of the settings that apply only to graphs."""
 
 
 def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:

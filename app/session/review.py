@@ -1,8 +1,4 @@
-"""A design review: notes, bookmarked views and a decision about a plan.
-
-A review file contains the review, the plan and its graph. It is JSON, or an HTML report with the same JSON inside.
-Opening the file restores the view and the plan.
-"""
+"""A design review: notes, bookmarked views and a decision about a plan, kept in a file with the plan and its graph."""
 
 import base64
 import hashlib
@@ -15,16 +11,19 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from app.session import history, state
-from app.session.opening import MOVES, card_of, content_of, shelf
+from app.session import opening, state
+from app.session.opening import MOVES, card_of, content_of, shelf, with_store
 from app.session.planning import Shown, use_reviewed_plan
 from app.session.view_state import from_query, to_query
 from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 
 SCHEMA = "tmmu_review/1"
 DECISIONS = ("approved", "changes requested", "rejected")
+_KEY = "tmmu.review"
+_SERVER_KEYS = {"graph": "source", "file": "file", "moves": "moves"}
+"""Keys of a link that name files of one server → fields of the choice. Bookmarks leave out these keys."""
 _EMBEDDED = re.compile(rb'<script type="application/json" id="tmmu-review">(.*?)</script>', re.S)
 
 
@@ -79,7 +78,7 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of a review file; ``graph`` and ``plan`` are gzipped and base64-coded files."""
+    """The content of a review file: JSON, or JSON in an HTML report. ``graph`` and ``plan``: gzipped, in base64."""
 
     schema: Literal["tmmu_review/1"] = "tmmu_review/1"
     review: Review
@@ -93,13 +92,10 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     date: str = ""
 
 
-_KEY = "tmmu.review"
-
-
 def current() -> Review:
     """Return the review of the open file: the stored one, which all visitors share, else that of the session."""
     source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
-    if (stored := history.with_store(lambda store: store.file(f"review:{source}"))) is not None:
+    if (stored := with_store(lambda store: store.file(f"review:{source}"))) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
     return own if own_source == source else Review(author=own.author)
 
@@ -107,7 +103,7 @@ def current() -> Review:
 def fault() -> TmmuError | None:
     """Return why the stored review cannot be read; ``None`` if it can be read, or without a store."""
     try:
-        if (store := history.store()) is not None:
+        if (store := opening.store()) is not None:
             store.file(f"review:{state.choice().source}")
     except TmmuError as error:
         return error
@@ -123,7 +119,7 @@ def change(edit: Callable[[Review], Review]) -> None:
         return msgspec.json.encode(msgspec.structs.replace(edit(latest), author=""))
 
     key, now = f"review:{source}", datetime.now(UTC)
-    stored = history.with_store(lambda store: store.change_file(key, "review.json", edited, now))
+    stored = with_store(lambda store: store.change_file(key, "review.json", edited, now))
     after = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
     state.put(_KEY, (source, msgspec.structs.replace(after, author=before.author)))
 
@@ -179,10 +175,6 @@ def link() -> str:
     return urlencode(to_query(state.choice()))
 
 
-_SERVER_KEYS = {"graph": "source", "file": "file", "moves": "moves"}
-"""Keys of a link that name files of one server → fields of the choice. Bookmarks leave out these keys."""
-
-
 def _portable(view: View) -> View:
     return View(view.name, urlencode([pair for pair in parse_qsl(view.link) if pair[0] not in _SERVER_KEYS]))
 
@@ -229,12 +221,13 @@ def open_or_refuse(data: bytes, name: str) -> None:
 def open_file(data: bytes, name: str) -> None:
     """Restore graph, view and review; also the plan if it matches the graph and the link. Raises ``TmmuError``."""
     embedded = _EMBEDDED.search(data)
-    text = embedded[1] if embedded else unpacking.unpack(data)
+    text = embedded[1] if embedded else document.unpack(data)
     with source_of_errors(name):
         document.check_version(document.text_field(text, "schema"), SCHEMA)
         file = document.decode(text, ReviewFile, "review")
     try:
-        graph, plan, moves = (_decoded(text, name) for text in (file.graph, file.plan, file.moves))
+        packed = [base64.b64decode(text, validate=True) for text in (file.graph, file.plan, file.moves)]
+        graph, plan, moves = (document.unpack(data, name) for data in packed)
     except ValueError as error:
         raise UnreadableInput(f"the review file is damaged: {error}.", source=name, hint="Export it again.") from error
     source = shelf().put(file.graph_name, graph)
@@ -250,8 +243,4 @@ def open_file(data: bytes, name: str) -> None:
 
 
 def _encoded(data: bytes) -> str:
-    return base64.b64encode(unpacking.pack(data)).decode()
-
-
-def _decoded(text: str, name: str) -> bytes:
-    return unpacking.unpack(base64.b64decode(text, validate=True), name)
+    return base64.b64encode(document.pack(data)).decode()

@@ -1,20 +1,19 @@
-"""The choice of a session, and its conversion to and from the query of a link.
-
-A link contains the whole state of the screen: graph, planning options, selection and view. Fields with their default
-value are left out, except the graph, because servers start with different graphs.
-"""
+"""The choice of a session: the whole state of the screen, which a link contains in its query."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
+from urllib.parse import quote, unquote
 
-from app.session.shard_specs import spec_of
+import msgspec
+
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, option_texts
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, option_texts, read_json_object
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
@@ -90,13 +89,19 @@ NAMES = {"source": "graph", "selected": "tensor", "search": "q"}  # field → ke
 NAMES |= {"graph_part": "walk", "selected_rank": "look", "replayed": "turn"}
 NAMES |= {name: spec.link for name, spec in OPTION_SPECS.items() if spec.link}
 
-GRAPH_PARTS = ("model", "around")
+GRAPH_PARTS = MODEL, AROUND = ("model", "around")
 _ALLOWED_VALUES: dict[str, tuple[str, ...]] = {"mode": MODES, "preset": PRESETS, "view": VIEWS, "tab": TABS}
 _ALLOWED_VALUES |= {"colour": COLOURS, "graph_part": GRAPH_PARTS, "swapped": ("0", "1")}
+_RANGES = {  # field with several numbers → its format, for the warning about an invalid value
+    "span": "Write two whole numbers first~end with first < end.",
+    "tried": "Write two whole numbers offset~step.",
+    "zoom": "Write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
+}
+_MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots or rows
 
 
 def to_query(choice: Choice) -> dict[str, str]:
-    """Return the query of a link: the graph, and each field that differs from its default."""
+    """Return the query of a link: the graph (servers start with different ones), and each field not at its default."""
     query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in option_texts(choice).items()}
     for field in _VIEW_FIELDS:
         value = getattr(choice, field.name)
@@ -150,20 +155,10 @@ def _read(name: str, text: str) -> Any:
         return text == "1"
     if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
         raise ValueError("Choose witness, late or a layer, such as layer:encoder.0.")
-    if name in _RANGES:
-        return _read_range(name, text) if text else None
-    return strict.whole_number(text) if name in _INTEGER_FIELDS else text
-
-
-_RANGES = {  # field with several numbers → its format, for the warning about an invalid value
-    "span": "Write two whole numbers first~end with first < end.",
-    "tried": "Write two whole numbers offset~step.",
-    "zoom": "Write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
-}
-_MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots or rows
-
-
-def _read_range(name: str, text: str) -> tuple[float, ...]:
+    if name not in _RANGES:
+        return strict.whole_number(text) if name in _INTEGER_FIELDS else text
+    if not text:
+        return None
     parts = text.split("~")
     if name == "zoom":  # rounded to the digits that :func:`to_query` writes
         numbers = tuple(round(float(part), 3) for part in parts if re.fullmatch(r"[0-9]*\.?[0-9]+", part))
@@ -174,3 +169,36 @@ def _read_range(name: str, text: str) -> tuple[float, ...]:
     if len(parts) != count or len(numbers) != count or not is_rising or max(numbers) > _MAX_EDGE:
         raise ValueError(_RANGES[name])
     return numbers
+
+
+def path_text(path: Path) -> str:
+    """Return a module path as text for links: its names, quoted and separated by slashes."""
+    return "/".join([quote(part, safe="") for part in path])
+
+
+def paths_of(text: str) -> frozenset[Path]:
+    """Return the module paths in a comma-separated list of texts from :func:`path_text`."""
+    return frozenset([tuple([unquote(part) for part in path.split("/")]) for path in text.split(",") if path])
+
+
+def move_path(path: str, source: str, target: str) -> tuple[str, str]:
+    """Return the comma-separated list ``source`` without ``path``, and the list ``target`` with ``path`` at its end."""
+    remaining, present = ([p for p in paths.split(",") if p not in ("", path)] for paths in (source, target))
+    return ",".join(remaining), ",".join([*present, path])
+
+
+def spec_of(text: str) -> dict[str, Any]:
+    """Parse the JSON object of a spec; ``read_spec`` checks its fields. Raises ``UnreadableInput`` for other texts."""
+    if not text.strip():
+        rule = '"rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]'
+        hint = f'Write {{"mesh": {{"tp": 8}}, {rule}}}, or choose a preset.'
+        raise UnreadableInput("a rank is chosen without a shard spec.", source="shard spec", hint=hint)
+    return read_json_object(text, "shard spec")
+
+
+def compact(text: str) -> str:
+    """Return a spec without white space, for a link; unchanged if it is not JSON."""
+    try:
+        return msgspec.json.format(text.encode(), indent=-1).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text

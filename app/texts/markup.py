@@ -18,6 +18,23 @@ from tmmu_core.formats.open_file import nearest_reader, other_readers
 from tmmu_core.plans.model import FEASIBLE, UNPROVEN, ArenaSummary
 
 _LINK = "?tensor="
+_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)  # (terms separated by commas, definition)
+TERM_OF = {
+    **dict.fromkeys(("memory held", "buffer of", "used by"), "storage"),
+    **dict.fromkeys(("written by", "first write"), "birth"),
+    **dict.fromkeys(("memory freed", "freed"), "death"),
+    **dict.fromkeys(("idle", "idle steps", "bytes × idle steps", "longest idle range"), "idle step"),
+    **dict.fromkeys(("previous in slot", "next in slot", "order in slot"), "tenant"),
+    **dict.fromkeys(("operator", "producer"), "node"),
+    "tensor live": "live range",
+    "memory": "platform memory",
+    "view of": "view",
+    "reuses": "taken",
+    "spilled": "spill",
+    "steps": "step",
+    "hex": "offset",
+}
+"""Label in a card or table → term of the glossary, for labels that are not terms."""
 
 
 def esc(text: object) -> str:
@@ -150,9 +167,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
     return f'<div class="tm tm-table" {keyboard_scroll}><table>{body}</table></div>'
 
 
-_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)  # (terms separated by commas, definition)
-
-
 @cache
 def definitions() -> dict[str, str]:
     """Return term (lower case) → definition, from the glossary."""
@@ -182,24 +196,6 @@ def explained(html: str) -> str:
         return f'<abbr title="{escape(definition, quote=True)}">{found[0]}</abbr>'
 
     return pattern.sub(mark, html)
-
-
-TERM_OF = {
-    **dict.fromkeys(("memory held", "buffer of", "used by"), "storage"),
-    **dict.fromkeys(("written by", "first write"), "birth"),
-    **dict.fromkeys(("memory freed", "freed"), "death"),
-    **dict.fromkeys(("idle", "idle steps", "bytes × idle steps", "longest idle range"), "idle step"),
-    **dict.fromkeys(("previous in slot", "next in slot", "order in slot"), "tenant"),
-    **dict.fromkeys(("operator", "producer"), "node"),
-    "tensor live": "live range",
-    "memory": "platform memory",
-    "view of": "view",
-    "reuses": "taken",
-    "spilled": "spill",
-    "steps": "step",
-    "hex": "offset",
-}
-"""Label in a card or table → term of the glossary, for labels that are not terms."""
 
 
 def define(label: str) -> str:

@@ -13,6 +13,7 @@ UNKNOWN = "unknown"
 UNLIMITED = 2**64 - 1
 
 NO_SLOTS = "–"  # slot figure of a plan without slots
+_WORD = re.compile(r"([A-Za-z0-9]+)")  # ``split`` returns words at odd positions, separators at even ones
 WHY_NO_SLOTS = "This planner assigns offsets, not slots."
 
 
@@ -117,9 +118,6 @@ def of(shown: int, total: int, noun: str) -> str:
 def some(names: Sequence[str], most: int = 6) -> str:
     """Return at most ``most`` names: ``a, b and 3 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
-_WORD = re.compile(r"([A-Za-z0-9]+)")  # ``split`` returns words at odd positions, separators at even ones
 
 
 def shortener(names: Iterable[str]) -> Callable[[str, int], str]:

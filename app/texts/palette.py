@@ -1,7 +1,4 @@
-"""Colours of a plan's tensors. Pages, canvas and exported pictures use the same colours.
-
-``app/canvas/script.py`` writes the constants of this module to ``palette.js``, which the canvas imports.
-"""
+"""Colours of a plan's tensors in pages, pictures and canvas. ``component.py`` writes them to ``palette.js``."""
 
 from collections.abc import Callable, Sequence
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import fragment
-from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
+from tmmu_core.graph.checks import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.live_model import REFUSAL_WORDS
 from tmmu_core.liveness.why_live import Explanation, Idle, explain
@@ -35,15 +35,6 @@ FIT_WORDS = {
     "lowest": "the lowest offset free for its whole live range",
     "tightest": "the tightest gap",
 }
-
-
-def _neighbours(plan: Plan, row: int) -> dict[str, Any]:
-    """Return the first tensor of the previous and of the next buffer in a row's slot, and the number of buffers."""
-    first_tensor: dict[int, str] = {}  # generation in the slot → first tensor of its buffer
-    for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
-        first_tensor.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
-    number = int(plan.generation[row])
-    return {"before": first_tensor.get(number - 1), "after": first_tensor.get(number + 1), "buffers": len(first_tensor)}
 
 
 def _in_order(plan: Plan, mask: Any) -> list[int]:
@@ -75,12 +66,23 @@ def details(
     row, why, memory = plan.row(number), explanation(solution, tensor_id), memories[number] if memories else None
     shape_source = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
     handoffs = zip(plan.handoffs, plan.taken, strict=True)  # ((step, source, target), is used)
+    in_slot: dict[int, str] = {}  # generation in the slot → first tensor of its buffer
+    for r in _in_order(plan, (plan.arena == plan.arena[number]) & (plan.logical_slot == plan.logical_slot[number])):
+        in_slot.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
+    generation = int(plan.generation[number])
+    neighbours = {"before": in_slot.get(generation - 1), "after": in_slot.get(generation + 1), "buffers": len(in_slot)}
+    rows, buffer = [plan.row(r) for r in _in_order(plan, plan.storage == plan.storage[number])], {}
+    if len(rows) > 1:
+        birth, death = min(each.birth for each in rows), max(each.death for each in rows)
+        last = next(each for each in rows if each.death == death)
+        buffer = {"rows": rows, "birth": birth, "death": death, "last": last}
+        buffer["why"] = explanation(solution, last.tensor_id)
     return fragment(
         "tensor_card",
         plan=plan,
         row=row,
         why=why,
-        neighbours=_neighbours(plan, number),
+        neighbours=neighbours,
         most=MOST,
         padded=align_up(row.size_bytes, row.alignment),
         colour=colour,
@@ -88,7 +90,7 @@ def details(
         origin=_origin(solution, tensor_id, producer),
         reuses=[(handoff, is_used) for handoff, is_used in handoffs if tensor_id in handoff[1:]],
         refusals=[(r.target, REFUSAL_WORDS.get(r.condition, r.condition)) for r in why.refusals] if why else [],
-        buffer=_buffer(plan, solution, tensor_id),
+        buffer=buffer,
         memory=memory,
         placed_by=placed_by(memory),
         idle=_idle(plan, solution, tensor_id, idle) if idle is not None and solution is not None else [],
@@ -105,16 +107,6 @@ def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin |
     elif producer is not None:
         rows, origin = [("operator", producer.operator), ("phase", producer.phase or "")], producer.origin
     return [*rows, ("module", ".".join(origin.module)), ("source", origin.source)]
-
-
-def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
-    """Return a buffer's tensors and live range, the tensor that is live last and why; ``None`` for a single tensor."""
-    rows = [plan.row(r) for r in _in_order(plan, plan.storage == plan.storage[plan.row_of[tensor_id]])]
-    if len(rows) < 2:
-        return None
-    birth, death = min(row.birth for row in rows), max(row.death for row in rows)
-    last = next(row for row in rows if row.death == death)
-    return {"rows": rows, "birth": birth, "death": death, "last": last, "why": explanation(solution, last.tensor_id)}
 
 
 def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tuple[str, str]]:

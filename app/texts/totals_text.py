@@ -1,16 +1,19 @@
-"""Texts about the figures of a plan: totals, arenas, and the optimality of an arena (status, lower bound, planner)."""
+"""Texts about the figures of a plan (totals, arenas, optimality of an arena), and the differences between two plans."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from app.texts import numbers
-from app.texts.markup import esc, fragment
+from app.texts.markup import esc, fragment, optimality
+from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, Difference, TensorChange
 from tmmu_core.graph.model import ONE_MEMORY
+from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import alignment_text
 from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive
-from tmmu_core.plans.figures.metrics import reserved_bytes, totals
+from tmmu_core.plans.figures.metrics import LineChange, by_category, reserved_bytes, totals
 from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan, rows_of_parts
 
@@ -21,6 +24,10 @@ ARENA_COLUMNS = (
     *(">slots", ">max live buffers", ">reuse", "peak at", "optimality"),
 )
 """Titles of the table of arenas; ">" aligns a column to the right."""
+ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live buffers")
+TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
+LINE_FIGURES = ("baseline", "candidate", "change", "buffers")
+"""Titles of the tables of differences between two plans. A figure is "–" if only the other plan has the item."""
 
 
 def rows(plan: Plan, mark_up: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
@@ -65,15 +72,15 @@ def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
 def chips(plan: Plan) -> list[str]:
     """Return peak use and total reserved, in short form."""
     sums = totals(plan)
-    peak = f"{PEAK} {numbers.short_bytes(sums.peak_live_bytes)} at {numbers.step(sums.peak_step)}"
-    return [peak, f"{EXTENT} {numbers.short_bytes(sums.extent_bytes)}"]
+    peak = f"{PEAK} {short_bytes(sums.peak_live_bytes)} at {numbers.step(sums.peak_step)}"
+    return [peak, f"{EXTENT} {short_bytes(sums.extent_bytes)}"]
 
 
 def better(found: BetterPlanner | None, option: str = "--planner auto") -> str:
     """Return a hint for a smaller plan: ``auto needs 7.20 MiB, 25 % less: add --planner auto``; "" for ``None``."""
     if found is None:
         return ""
-    size = ("" if found.is_least else "at most ") + numbers.short_bytes(found.extent_bytes)
+    size = ("" if found.is_least else "at most ") + short_bytes(found.extent_bytes)
     return f"{found.planner} needs {size}, {found.saved_percent} % less: add {option}"
 
 
@@ -87,10 +94,10 @@ def changed(before: Plan, after: Plan) -> str:
     """Return the changed arena sizes and the total as HTML: ``slots → greedy: activations 9 MiB → 7 MiB (−2 MiB)``."""
     parts = []
     for name, old, new in changed_sizes(before, after):
-        change = f" unchanged, {numbers.short_bytes(new)}"
+        change = f" unchanged, {short_bytes(new)}"
         if old != new:
             delta = f'<b class="{"worse" if new > old else "better"}">({numbers.delta_bytes(new - old)})</b>'
-            change = f" {numbers.change(*map(numbers.short_bytes, (old, new)))} {delta}"
+            change = f" {numbers.change(*map(short_bytes, (old, new)))} {delta}"
         parts.append(esc(name) + change)
     settings = numbers.change(distinct_settings(before, after), distinct_settings(after, before))
     return f"<b>{esc(settings)}</b>: {'; '.join(parts)}"
@@ -114,11 +121,7 @@ def distinct_settings(plan: Plan, other: Plan) -> str:
 
 
 def main_arena(plan: Plan) -> str:
-    """Return the arena that is shown first; "" for a plan without arenas.
-
-    It is the arena with the most bytes over its capacity. Ties are decided by the reuse cost (highest first), then by
-    whether bytes are reused, then by the bytes that can still be saved (most first), then by the size.
-    """
+    """Return the arena that is shown first: that with the most bytes over its capacity, or "" without arenas."""
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, int, str]:
         over_bytes = 0 if arena.headroom_bytes is None else max(0, -arena.headroom_bytes)
@@ -138,7 +141,7 @@ def certificate(plan: Plan, arena: str) -> str:
 def status_text(plan: Plan, summary: ArenaSummary) -> str:
     """Return the optimality status of an arena as text."""
     bound, extent = summary.bound_bytes, summary.extent_bytes
-    saving = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
+    saving = f"At most {short_bytes(summary.open_bytes)} can still be saved."
     if summary.reuse_cost is not None:
         saving += " A smaller plan may have a higher reuse cost."
     if summary.status == "optimal":
@@ -146,7 +149,7 @@ def status_text(plan: Plan, summary: ArenaSummary) -> str:
         # Views are left out: a view may have another alignment than its storage.
         has_no_base = np.array([base is None for base in plan.base_tensor_uids], bool)
         alignments = plan.alignment[has_no_base & (plan.arena == plan.arenas.index(summary))]
-        size = f"{numbers.short_bytes(extent)} {alignment_text(alignments)}"
+        size = f"{short_bytes(extent)} {alignment_text(alignments)}"
         size += " with the given offsets" if plan.remark(GIVEN_OFFSETS) else ""
         return f"Proven optimal: {size}, {reason}."
     if summary.status == "invalid":
@@ -154,7 +157,7 @@ def status_text(plan: Plan, summary: ArenaSummary) -> str:
     if summary.status == CLAIMED:
         if summary.proven_bytes is None:
             return f"The lower bound of the reuse cost in the file is higher than the recomputed bound. {saving}"
-        claim, recomputed = numbers.short_bytes(summary.proven_bytes), numbers.short_bytes(bound)
+        claim, recomputed = short_bytes(summary.proven_bytes), short_bytes(bound)
         return f"The file claims a lower bound of {claim}; the recomputed bound is {recomputed}. {saving}"
     if summary.status == INCOMPLETE:
         return "Incomplete: a part of the graph is not planned, so more memory is needed."
@@ -167,7 +170,7 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
     """Return the lower bound and the buffers that prove it as text; "" if :func:`status_text` names the bound."""
     if summary.status == CLAIMED and summary.proven_bytes is not None:
         return ""
-    bound, step = numbers.short_bytes(summary.bound_bytes), summary.witness_step
+    bound, step = short_bytes(summary.bound_bytes), summary.witness_step
     live = {plan.storage[row] for row, _ in storages_alive(plan, step, summary.name)}
     others = [name for name in summary.witness if live.isdisjoint(plan.storage[rows_of_parts(plan, name)].tolist())]
     proof = numbers.count(len(summary.witness) - (len(others) if step >= 0 else 0), "buffer")
@@ -177,11 +180,11 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
         proof += f" live at {numbers.step(step, numbers.shortened(plan.node_at(step), 24))}"
         proof += f" and {len(others):,} that may not share their bytes" if others else ""
     if reserved := reserved_bytes(plan, summary.name):
-        proof += f", {numbers.short_bytes(reserved)} reserved"
+        proof += f", {short_bytes(reserved)} reserved"
     sentence = f"Lower bound: {bound}{f', {proof}' if summary.witness else ''}."
     sentence += " It counts in-place reuses that the plan lacks." * (summary.peak_live_bytes > summary.bound_bytes)
     if summary.proven_bytes is not None:
-        sentence += f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."
+        sentence += f" The planner's search proved a higher bound: {short_bytes(summary.proven_bytes)}."
     return sentence
 
 
@@ -208,3 +211,63 @@ def planner_remark(plan: Plan, arena: str) -> str:
     if "picked" not in notes:
         return ""
     return f"{plan.planner} chose {notes['picked']}: {numbers.grouped(notes.get('why', 'no reason given'))}."
+
+
+def arena_change(change: ArenaChange, compared: Comparison, size: Callable[[int], str] = short_bytes) -> list[str]:
+    """Return the name of an arena and its :data:`ARENA_FIGURES` in both plans. ``size`` formats bytes."""
+    left, right, texts = change.left, change.right, []
+    for arena, plan in (left, compared.left), (right, compared.right):
+        if arena is None:
+            texts.append(("–",) * 6)
+            continue
+        slots = f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
+        gap, status = numbers.over_bound(*arena.gap), optimality(arena.status)
+        texts.append((size(arena.bound_bytes), size(arena.extent_bytes), gap, status, slots, f"{arena.max_live:,}"))
+    bound, extent, *others = map(numbers.change, *texts)
+    growth = "" if left is None or right is None else numbers.delta_bytes(right.extent_bytes - left.extent_bytes)
+    return [change.name, bound, extent, growth, *others]
+
+
+def tensor_change(change: TensorChange, compared: Comparison) -> list[str]:
+    """Return the id of a tensor, the kinds of its changes, and its :data:`TENSOR_FIGURES` in both plans."""
+    texts = []
+    for row, plan in (change.left, compared.left), (change.right, compared.right):
+        if row is None:
+            texts.append(("–",) * 5)
+            continue
+        slot = f"{row.logical_slot:,}" if plan.has_slots else numbers.NO_SLOTS
+        live = numbers.live_range(row.birth, row.death)
+        texts.append((row.arena, slot, f"{row.offset_bytes:,}", f"{row.size_bytes:,}", live))
+    return [change.tensor_id, ", ".join(change.kinds).replace("_", " "), *map(numbers.change, *texts)]
+
+
+def kind_rows(comparison: Comparison, size: Callable[[int], str] = numbers.full_bytes) -> list[list[str]]:
+    """Return the kind, the number of tensors and their bytes for each kind of change. ``size`` formats bytes."""
+    rows = [(kind, count, nbytes) for kind, (count, nbytes) in comparison.totals.items() if count]
+    formats = {"resized": numbers.delta_bytes}
+    return [[kind, f"{count:,}", formats.get(kind, size)(nbytes)] for kind, count, nbytes in rows]
+
+
+def line_tables(
+    lines: Sequence[LineChange], most: int, size: Callable[[int], str] = short_bytes
+) -> tuple[list[tuple[str, list[list[str]]]], str]:
+    """Return tables ``(title, rows)`` by category and by line (up to ``most`` lines), and the line count as text."""
+    changed = [line for line in lines if line.growth_bytes or line.before_count != line.after_count]
+    tables = []
+    for title, listed in (("category at the peak", by_category(lines)), ("line at the peak", changed[:most])):
+        rows = []
+        for line in listed:
+            name = " · ".join(filter(None, (line.line, line.category)))
+            counts = numbers.change(f"{line.before_count:,}", f"{line.after_count:,}")
+            status = "new" if not line.before_count else "gone" if not line.after_count else counts
+            sizes = size(line.before_bytes), size(line.after_bytes), numbers.delta_bytes(line.growth_bytes)
+            rows.append([name, *sizes, status])
+        tables.append((title, rows))
+    return tables, numbers.of(min(most, len(changed)), len(changed), "changed line")
+
+
+def sides(difference: Difference) -> str:
+    """Return both values of a difference as text, long values shortened: ``64 → 128``."""
+    values = (difference.left, difference.right)
+    both = ("none" if value is None else f"{value:,}" if type(value) is int else str(value) for value in values)
+    return " → ".join(text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60) for text in both)

@@ -16,7 +16,7 @@ from tmmu_core.formats.c_project.c_export import zipped
 from tmmu_core.graph.native import native_file
 
 NOTHING = bytes(4) + b"\x02\xff"  # bytes 4 to 9 of a gzip header: no time, packed as small as possible, no system named
-OURS = "tmmu_core/graph/native/unpacking.py"
+OURS = "tmmu_core/graph/native/document.py"
 
 
 def test_gzipped_outputs_have_neither_time_nor_system(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tmmu_core.base.errors import InvalidIrShapes, TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Arena, Graph, Tensor, View
-from tmmu_core.graph.native import document, native_file, unpacking
+from tmmu_core.graph.native import document, native_file
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.plan_sets import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
@@ -43,7 +43,7 @@ def test_gzip_bomb_is_rejected_by_its_unpacked_bytes(members: int) -> None:
 
 
 def test_limit_is_raised_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = unpacking.pack(native_file.encode_json(chain(3)))
+    packed = document.pack(native_file.encode_json(chain(3)))
     monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "10")
     with pytest.raises(UnreadableInput, match="more than 10 bytes"):
         read_any(packed)
@@ -56,7 +56,7 @@ def test_limit_is_raised_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_concatenated_gzip_members_are_one_file() -> None:
     data = native_file.encode_json(chain(3))
-    assert unpacking.unpack(gzip.compress(data[:100]) + gzip.compress(data[100:])) == data
+    assert document.unpack(gzip.compress(data[:100]) + gzip.compress(data[100:])) == data
 
 
 def functions(depth: int, calls: int) -> bytes:
@@ -224,7 +224,7 @@ def test_weights_outside_the_model_folder_are_rejected(location: str) -> None:
 
 def test_pipe_and_store_are_read_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "9" * 19)
-    assert unpacking.read_stream(io.BytesIO(b"x" * 3_000_000), "a pipe") == b"x" * 3_000_000
+    assert document.read_stream(io.BytesIO(b"x" * 3_000_000), "a pipe") == b"x" * 3_000_000
     store = Store.at(f"sqlite:///{tmp_path / 's.db'}", create=True)
     plan = plan_of({"a": 1})
     run_of_it = store.record(plan, label("c1")).run

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from app.session.shown_graph import path_text
+from app.session.view_state import path_text
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.support.build import chain
 from tests.support.pixels import pixel_in

@@ -22,7 +22,7 @@ from tmmu_core.formats.open_file import Reader, read_any
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import native_file, unpacking
+from tmmu_core.graph.native import document, native_file
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import make_plan
@@ -33,7 +33,7 @@ ONNX = {f"onnx, {case.name}": case.model.SerializeToString() for case in CASES i
 FILES: dict[str, bytes] = {
     "native JSON": native_file.encode_json(GRAPH),
     "native CBOR": native_file.encode_cbor(GRAPH),
-    "gzip": unpacking.pack(native_file.encode_cbor(GRAPH)),
+    "gzip": document.pack(native_file.encode_cbor(GRAPH)),
     "node-centric": (SAMPLES / "node_centric.json").read_bytes(),
     "tflite": (DATA / "tflite" / "hello_world_int8.tflite").read_bytes(),
     **ONNX,

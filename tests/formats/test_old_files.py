@@ -15,7 +15,7 @@ from tests.support.paths import DATA, read_graph_file
 from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.plan_file import checkpoint, restore
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan

@@ -8,10 +8,10 @@ from tests.support.build import chain
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import READERS, read_any
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.planfile.checkpoint import checkpoint
+from tmmu_core.formats.planfile.plan_file import checkpoint
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import native_file, unpacking
+from tmmu_core.graph.native import document, native_file
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
@@ -27,7 +27,7 @@ def _checkpoint() -> bytes:
 KINDS: dict[str, tuple[Callable[[], bytes], type]] = {
     "plan as JSON": (lambda: plan_file.to_json(chain_plan()), Plan),
     "plan as CBOR": (lambda: plan_file.to_cbor(chain_plan()), Plan),
-    "plan gzipped": (lambda: unpacking.pack(plan_file.to_json(chain_plan())), Plan),
+    "plan gzipped": (lambda: document.pack(plan_file.to_json(chain_plan())), Plan),
     "checkpoint": (_checkpoint, Plan),
     "trace as lines": (lambda: trace.to_json_lines(chain_plan()), Trace),
     "trace as sequence": (lambda: trace.to_cbor_sequence(chain_plan()), Trace),

@@ -15,7 +15,7 @@ from tmmu_core.base import schemas
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Dim, Graph, Node, Shard, Tensor, View
-from tmmu_core.graph.native import native_file, unpacking
+from tmmu_core.graph.native import document, native_file
 
 SAMPLES = sorted(SAMPLES.glob("*.tmmu.json*"))
 BROKEN = DATA / "broken"
@@ -106,7 +106,7 @@ def test_normal_form_does_not_depend_on_the_encoding(written: Graph) -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_sample_in_json_validates_against_the_schema(path: Path) -> None:
-    VALIDATOR.validate(json.loads(unpacking.unpack(path.read_bytes())))
+    VALIDATOR.validate(json.loads(document.unpack(path.read_bytes())))
 
 
 def normal(**fields: Any) -> dict[str, Any]:

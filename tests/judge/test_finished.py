@@ -9,7 +9,7 @@ from tests.judge.faults import changed, refigured, rehashed
 from tests.plans.examples import ledger_plan, problem_of
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
-from tmmu_core.formats.planfile.checkpoint import checkpoint
+from tmmu_core.formats.planfile.plan_file import checkpoint
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows, refuse_invalid, verify_finished
 from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph

@@ -34,8 +34,8 @@ from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native, sorte
 from tmmu_core.planners.native import library
 from tmmu_core.planners.problem import Problem, ReuseTerms
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
-from tmmu_core.plans.making.arena_summary import reuse_cost
 from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.plan_rows import reuse_cost
 from tmmu_core.plans.making.request import PlanRequest
 
 WAYS = {"native": {}, "Python": {"TMMU_NATIVE": "0"}}

@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
 from tmmu_core.base.errors import ArenaTooSmall
-from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.analyse import analyse

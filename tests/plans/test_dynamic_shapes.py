@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.build import node
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.plan_file import checkpoint, restore
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan

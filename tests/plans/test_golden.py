@@ -5,7 +5,7 @@ from app.session.view_state import Choice
 from tests.support.golden import GOLDEN, golden_traces, planner_traces, sample_files
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.trace import read_trace
-from tmmu_core.graph.native import unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.figures.live_bytes import live_bytes, live_bytes_by_writer
 
@@ -15,7 +15,7 @@ def test_sample_is_planned_as_its_golden_trace(file: str) -> None:
     traces = golden_traces(file)
     assert {path.name for path in GOLDEN.glob(f"{file.split('.')[0]}.*")} == set(traces)
     for name, trace in traces.items():
-        golden = unpacking.unpack((GOLDEN / name).read_bytes(), name)
+        golden = document.unpack((GOLDEN / name).read_bytes(), name)
         if golden != trace:
             verdict = compare(read_trace(golden, name), read_trace(trace, name))
             assert verdict.identical, f"{name}: {verdict.first}"

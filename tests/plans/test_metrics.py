@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.canvas.pack import drawn_plan, pack_plan
+from app.canvas.component import drawn_plan, pack_plan
 from tests.plans.examples import ledger_plan, problem_of, solved, views_graph
 from tests.support.build import graph, node, tensor, view
 from tests.support.strategies import Case, plannable_cases

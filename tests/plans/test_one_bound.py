@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.analyse import analyse

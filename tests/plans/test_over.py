@@ -12,7 +12,7 @@ from tmmu_core.formats.open_file import read_any, read_graph
 from tmmu_core.judge.canonical_hashes import ir_hash
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.making import arena_summary
+from tmmu_core.plans.making import plan_rows
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.plan_sets import plan_ranks
@@ -95,7 +95,7 @@ FIVE = b"id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n"
 def test_arena_too_small_names_what_would_fit(
     monkeypatch: pytest.MonkeyPatch, capacity: int, tried_up_to: int, other: str, says: str
 ) -> None:
-    monkeypatch.setattr(arena_summary, "ALTERNATIVE_UP_TO", tried_up_to)
+    monkeypatch.setattr(plan_rows, "ALTERNATIVE_UP_TO", tried_up_to)
     found = read_any(FIVE, "five.csv")
     assert isinstance(found, PlainInstance)
     with pytest.raises(ArenaTooSmall) as caught:

@@ -5,8 +5,7 @@ from blake3 import blake3
 
 from tests.plans.examples import chain_plan, views_graph
 from tmmu_core.base.errors import AddressCollision, InvalidIrShapes
-from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
-from tmmu_core.formats.planfile.plan_file import from_document, to_cbor, to_json
+from tmmu_core.formats.planfile.plan_file import checkpoint, from_document, restore, to_cbor, to_json
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan

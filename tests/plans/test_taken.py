@@ -12,7 +12,7 @@ from tests.support.same_plan import same_plan
 from tests.support.simulator import differences, simulate
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.plan_file import checkpoint, restore
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan

@@ -10,7 +10,7 @@ import msgspec
 from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.formats.planfile.trace import to_json_lines
-from tmmu_core.graph.native import unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.engine import plan_graph
@@ -64,8 +64,8 @@ def main() -> None:
     for name, data in written.items():
         path = GOLDEN / name
         # How well it is packed is the packer's business: what is in it is compared.
-        if not path.exists() or unpacking.unpack(path.read_bytes(), name) != data:
-            replace_file(path, unpacking.pack(data) if name.endswith(".gz") else data)
+        if not path.exists() or document.unpack(path.read_bytes(), name) != data:
+            replace_file(path, document.pack(data) if name.endswith(".gz") else data)
             changed += 1
     print(f"{len(written)} golden traces, {changed} of them changed")
 

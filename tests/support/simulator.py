@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall, ContractError
-from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import Arena, Graph, Mode, Preset
 from tmmu_core.judge.canonical_hashes import ir_hash, layout_hash

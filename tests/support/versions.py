@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.canvas.pack import pack_plan
+from app.canvas.component import pack_plan
 from app.cli.main import COMMANDS, run
 from tests.support.golden import sample_files
 from tests.support.paths import ROOT, SAMPLES, read_graph_file

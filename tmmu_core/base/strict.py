@@ -46,7 +46,15 @@ def field_hint(error: msgspec.ValidationError, document_type: Any) -> str:
         return ""
     types = _alternatives(inspect.type_info(document_type))
     for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", match[3] or ""):
-        types = [inner for kind in types for child in _types_at(kind, step) for inner in _alternatives(child)]
+        inner: list[inspect.Type] = []  # types of the field ``.name`` or of the element ``[…]``
+        for kind in types:
+            if isinstance(kind, inspect.StructType | inspect.DataclassType):
+                inner += [field.type for field in kind.fields if step == f".{field.encode_name}"]
+            elif isinstance(kind, inspect.TupleType):
+                inner += kind.item_types
+            elif isinstance(kind, inspect.ListType | inspect.VarTupleType | inspect.DictType):
+                inner.append(kind.value_type if isinstance(kind, inspect.DictType) else kind.item_type)
+        types = [alternative for kind in inner for alternative in _alternatives(kind)]
     names: list[str] = []
     for kind in types:
         if isinstance(kind, inspect.StructType | inspect.DataclassType):
@@ -58,17 +66,6 @@ def field_hint(error: msgspec.ValidationError, document_type: Any) -> str:
 
 def _alternatives(kind: inspect.Type) -> list[inspect.Type]:
     return list(kind.types) if isinstance(kind, inspect.UnionType) else [kind]
-
-
-def _types_at(kind: inspect.Type, step: str) -> list[inspect.Type]:
-    """Return the types at ``step``: of the field ``.name`` or of the element ``[…]``."""
-    if isinstance(kind, inspect.StructType | inspect.DataclassType):
-        return [field.type for field in kind.fields if step == f".{field.encode_name}"]
-    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
-        return [kind.item_type]
-    if isinstance(kind, inspect.TupleType):
-        return list(kind.item_types)
-    return [kind.value_type] if isinstance(kind, inspect.DictType) else []
 
 
 def shown(value: Any) -> str:

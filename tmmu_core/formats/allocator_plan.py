@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
-from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
@@ -35,11 +34,6 @@ def arena_names(memories: Iterable[int]) -> dict[int, str]:
     """Return memory number → arena name: ``memory 1``, …, or ``arena`` if there is only one memory."""
     numbers = set(memories)
     return {number: f"memory {number}" if len(numbers) > 1 else "arena" for number in numbers}
-
-
-def is_log(data: bytes) -> bool:
-    """Return whether bytes may be a text log: they do not begin like JSON, CBOR, ONNX or other binary data."""
-    return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"  # ONNX models begin with 8
 
 
 def file_name(path: str) -> str:

@@ -1,8 +1,8 @@
 """Open a file of any known format by its content: graph, packing instance, plan, trace or checkpoint.
 
 ``READERS`` is the table of formats. To add a format, write a module with the functions ``refusal(data)`` and
-``read(data, name)``, and add a row. The modules are imported on first use. If a module is slow to import, its
-``refusal`` is in :mod:`.signatures`, named after the format. :func:`constants_of` returns lazily read constants.
+``read(data, name)``, and add a row. The modules are imported on first use. If a module is slow to import, or reads
+several formats, its ``refusal`` is in :mod:`.signatures`. :func:`constants_of` returns lazily read constants.
 """
 
 import contextlib
@@ -16,14 +16,13 @@ from typing import Any, Literal
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes, Rejection, UnreadableInput, open_error, source_of_errors
-from tmmu_core.formats import signatures, unplannable
-from tmmu_core.formats.csv import csv_table, instance_csv
+from tmmu_core.formats import signatures
+from tmmu_core.formats.csv import instance_csv
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.graph.assumed_sizes import refuse_unused_dims
-from tmmu_core.graph.checks import dimension_hint
+from tmmu_core.graph.checks import dimension_hint, refuse_unused_dims
 from tmmu_core.graph.constants import Constants, sidecar_constants
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.model import Plan
 
@@ -71,7 +70,7 @@ READERS: tuple[Reader, ...] = (
     Reader("executorch-trace", "ExecuTorch memory trace", "instance", _JSON, ".edge.executorch:read_trace"),
     Reader("torch-profile", _PROFILE, "instance", _JSON, ".pytorch.snapshot.kineto_trace:read"),
     Reader("plan", "plan file", "plan", _DOCUMENT, ".planfile.plan_file:from_document"),
-    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), ".planfile.checkpoint:restore"),
+    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), ".planfile.plan_file:restore"),
     Reader("structured-problem", _PACKING, "instance", _JSON, ".structured_problem:read"),
     Reader("native", "TMMU graph", "graph", _DOCUMENT, "..graph.native.native_file:decode"),
     Reader("node-centric", "node-centric graph", "graph", _DOCUMENT, "..graph.native.node_centric:decode"),
@@ -79,9 +78,9 @@ READERS: tuple[Reader, ...] = (
     Reader("executorch", "ExecuTorch program", "instance", (".pte",), ".edge.executorch:read"),
     Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), ".edge.tflite:read"),
     Reader("xla", "XLA buffer assignment with its live ranges", "instance", _TXT, ".xla.xla_dump:read"),
-    Reader("xla-report", "XLA memory usage report", "instance", _TXT, ".xla.xla_report:read"),
-    Reader("vela", "Vela allocation log", "instance", _LOG, ".edge.vela:read"),
-    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, ".edge.tflm:read"),
+    Reader("xla-report", "XLA memory usage report", "instance", _TXT, ".xla.xla_program:read_report"),
+    Reader("vela", "Vela allocation log", "instance", _LOG, ".edge.arena_logs:read_vela"),
+    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, ".edge.arena_logs:read_tflm"),
     Reader("instance", "packing instance", "instance", (".csv", ".gz"), ".csv.instance_csv:read_csv"),
     # The last one, because the first bytes of many text files are valid in an ONNX model.
     Reader("onnx", "ONNX model", "graph", (".onnx",), ".onnx.onnx_reader:read", takes_dims=True),
@@ -96,10 +95,10 @@ def read_any(
 ) -> Opened:
     """Return the content of a file; a graph at the sizes ``dims``. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     with source_of_errors(name):
-        plain = unpacking.unpack(data)
+        plain = document.unpack(data)
         if not plain:
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
-        if (unplannable_format := unplannable.by_magic(plain)) is not None:
+        if (unplannable_format := signatures.by_magic(plain)) is not None:
             raise unplannable_format.refusal()
         if signatures.refusal_torch_snapshot(plain):  # a valid snapshot has many values: one per field of an event
             document.refuse_many_values(plain, 0 if plain is data else len(data))
@@ -123,9 +122,9 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
             error.tried = error.tried or (*tried, (reader.name, error.message), *others)
             raise
     _refuse_later_version(plain)
-    if (unplannable_format := unplannable.recognised(plain, name)) is not None:
+    if (unplannable_format := signatures.recognised(plain, name)) is not None:
         raise unplannable_format.refusal(tuple(tried))
-    is_table = bool(csv_table.columns_of(plain))
+    is_table = bool(instance_csv.columns_of(plain))
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, .tflite or .pt2, or a native graph."
     raise UnreadableInput(UNRECOGNISED, tried=tuple(tried), hint=hint)
 
@@ -160,7 +159,7 @@ def refuse_unplannable(path: Path) -> None:
     """Raise ``UnreadableInput`` if the first bytes of a file show an unplannable format. Reads only these bytes."""
     if os.path.isfile(path) and os.access(path, os.R_OK):
         with contextlib.suppress(OSError), path.open("rb") as file:  # the reader of the whole file reports the error
-            unplannable_format = unplannable.by_magic(file.read(unplannable.HEAD))
+            unplannable_format = signatures.by_magic(file.read(signatures.HEAD))
             if unplannable_format is not None:
                 raise unplannable_format.refusal(source=path.name)
 
@@ -175,7 +174,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
     """Read a graph; ``envelopes``: bounds of its dimensions. Raises ``InvalidIrShapes`` for unknown or unused names."""
     with source_of_errors(name):
-        plain = unpacking.unpack(data)
+        plain = document.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refusal(plain)), None)
         graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
@@ -206,7 +205,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
     try:
         if graph.sidecar:
             return sidecar_constants(graph, path)
-        data = unpacking.mapped_file(path)
+        data = document.mapped_file(path)
         # A decompressed file (``bytes``) has no path from which a reader can read ranges later.
         return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)
     except OSError as error:
@@ -217,12 +216,12 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
     """Return the constants in ``data``, gzipped or not. Raises ``UnreadableInput`` for constants in other files."""
     if graph.sidecar:
         return sidecar_constants(graph, None)
-    return _constants(unpacking.unpack(data, name), graph, None, name)
+    return _constants(document.unpack(data, name), graph, None, name)
 
 
 def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
     head = data[:64]  # identifies the format
-    if head.startswith(unplannable.ZIP):
+    if head.startswith(signatures.ZIP):
         module = ".pytorch.exported_program.pt2_graph"
     elif not _load(".edge.tflite:refusal")(head):
         module = ".edge.tflite"

@@ -1,13 +1,8 @@
 """Flatten bodies of control flow into nested scopes: branches, loops and scans of PyTorch and TensorFlow Lite.
 
-The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
-
-* A branch: after the nodes of all bodies, ``If.close`` reads the condition and the results of the bodies. A call is a
-  branch with one body and without a condition; it ends with ``Call.close``.
-* A loop: ``Loop.open`` copies the initial state. After the nodes of the condition and of the body, ``Loop.close``
-  copies the results back to the state, and reads everything that the bodies read from outside.
-* A scan: like a loop without a condition. ``Scan.next`` copies one row of each scanned tensor before the body.
-  ``Scan.close`` also adds a row to each stacked output; ``room_k`` is its memory until then.
+The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``). A
+call is a branch with one body and without a condition; it ends with ``Call.close``. A loop has no counter: its
+condition is a body. ``Scan.next`` copies one row of each scanned tensor; ``room_k`` is the memory of a stacked output.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +14,8 @@ import msgspec
 from tmmu_core.graph.index import fixed_bytes, view_root
 from tmmu_core.graph.model import Node, Tensor
 
-Flatten = Callable[[Sequence[str], str], list[str]]  # appends a body: ``(argument ids, scope)`` → result ids
+Ids = Sequence[str]  # ids of tensors
+Flatten = Callable[[Ids, str], list[str]]  # appends a body: ``(argument ids, scope)`` → result ids
 
 
 class Host(Protocol):
@@ -49,9 +45,7 @@ class Site:
     views: tuple[str, ...] = ()  # views of the results, written by the same closing node
 
 
-def branch(
-    host: Host, site: Site, condition: Sequence[str], bodies: Sequence[tuple[str, Flatten]], arguments: Sequence[str]
-) -> None:
+def branch(host: Host, site: Site, condition: Ids, bodies: Sequence[tuple[str, Flatten]], arguments: Ids) -> None:
     """Append the bodies of a conditional or of a call, all with ``arguments``, and the closing node."""
     start = len(host.nodes)
     results_of = [flatten(arguments, f"{site.scope}/{name}") for name, flatten in bodies]
@@ -68,13 +62,7 @@ def branch(
 
 
 def repeat(
-    host: Host,
-    site: Site,
-    body: Flatten,
-    initial: Sequence[str],
-    extra: Sequence[str] = (),
-    condition: Flatten | None = None,
-    scanned: Sequence[str] = (),
+    host: Host, site: Site, body: Flatten, initial: Ids, extra: Ids, condition: Flatten | None = None, scanned: Ids = ()
 ) -> None:
     """Append the nodes of a loop, which has a ``condition``, or of a scan.
 
@@ -94,7 +82,13 @@ def repeat(
     if rows:
         _add_node(host, site.scope, Node("", "Scan.next", tuple(scanned), rows, inplace="none"))
     body_results = body([*states, *rows, *extra], f"{site.scope}/body")
-    results = [_copied_state(host, site, *pair, states) for pair in zip(body_results, carried, strict=True)]
+    results: list[str] = []
+    for result, place in zip(body_results, carried, strict=True):
+        if result != place and _root(host, result) in states:  # the closing node may overwrite these bytes too early
+            copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
+            _add_node(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
+            result = copy
+        results.append(result)
     written = {*carried, *(name for node in host.nodes[start:] for name in node.outputs)}
     reads_inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
     captures = [name for name in reads_inside if name not in written and _root(host, name) not in written]
@@ -102,15 +96,6 @@ def repeat(
     overwrites = tuple([(k, k) for k, output in enumerate(site.outputs) if _same_bytes(host, carried[k], output)])
     writes = (*site.outputs, *site.views)
     _add_node(host, site.scope, Node("", f"{kind}.close", reads, writes, inplace="none", in_place_write=overwrites))
-
-
-def _copied_state(host: Host, site: Site, result: str, carried: str, states: Sequence[str]) -> str:
-    """Return ``result``, or a clone if its bytes are those of a state that the closing node may overwrite too early."""
-    if result == carried or _root(host, result) not in states:
-        return result
-    copy = host.like(result, f"{site.scope}/{carried.rpartition('/')[2]}.copy")
-    _add_node(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
-    return copy
 
 
 def _root(host: Host, tensor: str) -> str:

@@ -33,9 +33,7 @@ class _Pair(_Strict):
     second: int
 
 
-class _Separation(_Pair):
-    """Two buffers that must not share a byte, even if they are live at different steps."""
-
+class _Separation(_Pair):  # two buffers that must not share a byte, even if they are live at different steps
     reasons: Any = None
 
 
@@ -163,23 +161,21 @@ class _InstanceBuilder:
                     place = f"pools[{k}].reserved_ranges[{r}]"
                     raise _fault("the reserved range ends before it begins.", place, "Swap begin and end.")
         self.intervals = [sorted([(each.lower, each.upper) for each in b.live_intervals]) for b in problem.buffers]
-        self.pool_of = [self._pool_of_buffer(k, buffer) for k, buffer in enumerate(problem.buffers)]  # pool index
-
-    def _pool_of_buffer(self, k: int, buffer: _Buffer) -> int:
-        place, subject, intervals = f"buffers[{k}]", f"buffer {buffer.name!r}", self.intervals[k]
-        if len(buffer.allowed_pools) != 1:
-            message = f"{subject} has {len(buffer.allowed_pools)} allowed pools."
-            raise _fault(message, f"{place}.allowed_pools", "Choose one pool: placement is planned per pool.")
-        if buffer.allowed_pools[0] not in self.pool:
-            message = f"{subject} is in the pool {buffer.allowed_pools[0]}, which does not exist."
-            raise _fault(message, f"{place}.allowed_pools", "Name the id of a pool.")
-        if buffer.alignment < 1 or buffer.alignment & (buffer.alignment - 1):
-            message = f"{subject} has the alignment {buffer.alignment}, which is not a power of two."
-            raise _fault(message, f"{place}.alignment", "Use 1, 2, 4, 8, ….")
-        if any(begin >= end for begin, end in intervals) or any(a[1] > b[0] for a, b in pairwise(intervals)):
-            message = f"the live intervals of {subject} are empty or overlap."
-            raise _fault(message, f"{place}.live_intervals", "Intervals are half-open, lower < upper.")
-        return self.pool[buffer.allowed_pools[0]]
+        for k, (buffer, intervals) in enumerate(zip(problem.buffers, self.intervals, strict=True)):
+            place, subject = f"buffers[{k}]", f"buffer {buffer.name!r}"
+            if len(buffer.allowed_pools) != 1:
+                message = f"{subject} has {len(buffer.allowed_pools)} allowed pools."
+                raise _fault(message, f"{place}.allowed_pools", "Choose one pool: placement is planned per pool.")
+            if buffer.allowed_pools[0] not in self.pool:
+                message = f"{subject} is in the pool {buffer.allowed_pools[0]}, which does not exist."
+                raise _fault(message, f"{place}.allowed_pools", "Name the id of a pool.")
+            if buffer.alignment < 1 or buffer.alignment & (buffer.alignment - 1):
+                message = f"{subject} has the alignment {buffer.alignment}, which is not a power of two."
+                raise _fault(message, f"{place}.alignment", "Use 1, 2, 4, 8, ….")
+            if any(begin >= end for begin, end in intervals) or any(a[1] > b[0] for a, b in pairwise(intervals)):
+                message = f"the live intervals of {subject} are empty or overlap."
+                raise _fault(message, f"{place}.live_intervals", "Intervals are half-open, lower < upper.")
+        self.pool_of = [self.pool[buffer.allowed_pools[0]] for buffer in problem.buffers]  # pool index
 
     def _index(self, number: int, place: str) -> int:
         if number not in self.buffer:

@@ -1,12 +1,20 @@
-"""Errors of an invalid graph: each names the node, the tensor, the place in the file and the fix."""
+"""Checks of graphs and arena configurations (contract §4), and the sizes of named dimensions.
 
-from collections.abc import Collection, Mapping, Sequence
+An error names the node, the tensor or the arena, the place in the file and the fix.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+import msgspec
+
 from tmmu_core.base import strict
-from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
-from tmmu_core.graph import dtypes
-from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.base.limits import ARENAS, ceiling, limit_error
+from tmmu_core.graph import dtypes, model
+from tmmu_core.graph.model import Arena, ArenaConfig, Dim, Graph, ShapeFrom, Tensor
+from tmmu_core.graph.quantities import pair_texts
 
 
 def refuse(reason: str, path: str, message: str, hint: str, **diagnostics: str) -> NoReturn:
@@ -140,3 +148,130 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
             refuse("dim_out_of_envelope", f"$.dims.{name}", message, hint)
         sizes[name] = value
     return sizes
+
+
+def assumed_at(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return the assumed sizes of ``graph`` by name, without the dimensions whose size ``dims`` sets."""
+    return {name: size for name, size in sorted(graph.assumed.items()) if name not in (dims or {})}
+
+
+LARGEST_SIZE = 1 << 24  # default maximum of :func:`size_range`
+
+
+def size_range(graph: Graph, dim: str) -> Dim:
+    """Return the range of sizes that a user can choose for ``dim``."""
+    declared = graph.dims[dim]
+    if dim in graph.ranges:  # the model can be read again with another size
+        return Dim(graph.ranges[dim].min, min(LARGEST_SIZE, graph.ranges[dim].max))
+    return Dim(min(1, declared.min), max(LARGEST_SIZE, declared.max)) if dim in graph.assumed else declared
+
+
+def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
+    """Raise ``InvalidIrShapes`` (``unused_dim``) for the first declared dimension in ``names`` without an effect."""
+    used = _used_dims(graph)
+    for name in names:
+        if name in graph.dims and name not in used:
+            message = f"no tensor of the graph has the dimension {name!r}, so its size has no effect."
+            path, hint = f"$.dims.{name}", dimension_hint(name, used)
+            raise InvalidIrShapes(message, reason="unused_dim", node_id="", path=path, hint=hint)
+
+
+def _used_dims(graph: Graph) -> set[str]:
+    if any(node.scope for node in graph.nodes):
+        return {*graph.dims}  # any dimension may be the number of iterations of a loop
+    return {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()
+
+
+def dims_text(sizes: Mapping[str, int]) -> str:
+    """Return sizes in the form of ``--dims``, sorted by name: ``B=1,T=512``."""
+    return ",".join(pair_texts(sorted(sizes.items())))
+
+
+def assumed_text(graph: Graph, dims: Mapping[str, int] | None = None) -> str:
+    """List the assumed sizes that ``dims`` does not set, and the option to change them; ``""`` if there are none."""
+    sizes = assumed_at(graph, dims)
+    listed = ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
+    used = _used_dims(graph)
+    option = dims_text({name: size for name, size in sizes.items() if name in used})
+    how = f"; for other sizes: --dims {option}" if option else ""
+    return f"assumed sizes of dynamic dimensions: {listed}{how}" if sizes else ""
+
+
+SHAPE_SOURCES: dict[ShapeFrom, str] = {
+    "declared": "declared",
+    "onnx": "inferred by onnx",
+    "symbolic": "inferred by onnxruntime",
+    "measured": "measured in one run",
+}
+
+
+def shape_sources_text(graph: Graph) -> str:
+    """Return the number of shapes per source; ``""`` if the reader records no sources."""
+    counts = Counter(graph.shapes_from.values())
+    return ", ".join(f"{counts[source]:,} {text}" for source, text in SHAPE_SOURCES.items() if counts[source])
+
+
+def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> ArenaConfig:
+    """Return the checked arenas by name. Raises ``AlignmentViolation``, ``InvalidIrShapes`` and ``UnreadableInput``."""
+    refuse_too_many_arenas(config or {})
+    arenas: ArenaConfig = {}
+    example = 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.'
+    for name, given in (config or {}).items():
+        subject = f"arena {name!r} of the arena configuration"
+        try:
+            arena = given if isinstance(given, Arena) else msgspec.convert(given, Arena, strict=True)
+        except msgspec.ValidationError as error:
+            hint = strict.field_hint(error, Arena) or example
+            what, field = strict.wrong_field(error)
+            raise _invalid(f"{subject}: {what}.", name, "arena_config", hint, field[1:]) from None
+        for field, value in msgspec.structs.asdict(arena).items():
+            if not 0 <= value <= U64_MAX:
+                message = f"{subject}: {field} is {value}, not between 0 and 2^64 − 1."
+                raise _invalid(message, name, "arena_config", example, f".{field}")
+        check_alignment(arena.alignment_bytes, arena=name)
+        arenas[name] = arena
+    return arenas
+
+
+def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
+    """Raise ``InvalidIrShapes`` (reason ``unknown_arena``) for an unused arena whose name resembles a known one."""
+    known, unused = unused_arenas(config, graph)
+    for name in unused:
+        if strict.similar(name, known, 0.6) is not None:  # probably a misspelling
+            hint = strict.closest_hint(name, known)
+            raise _invalid(f"there is no arena {name!r} in this graph.", name, "unknown_arena", hint)
+
+
+def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, ...], list[str]]:
+    """Return the names to suggest for an unused arena, and the arenas of ``config`` that ``graph`` cannot use."""
+    known = (*model.DEFAULT_ARENAS, "optimizer_state", model.OFFLOAD_ARENA)
+    if config.keys() <= {*known} or {model.ONE_MEMORY} <= config.keys() <= {model.ONE_MEMORY, model.OFFLOAD_ARENA}:
+        return known, []
+    known = (*known, *sorted({tensor.arena for tensor in graph.tensors if tensor.arena} - {*known}))
+    return known, sorted(config.keys() - {*known})
+
+
+def refuse_too_many_arenas(config: Mapping[str, Any]) -> None:
+    """Raise ``UnreadableInput`` for more arenas than the limit, because each arena costs a pass over all storages."""
+    if len(config) > ceiling(ARENAS):
+        raise limit_error(ARENAS, "the arena configuration")
+
+
+def arena_fields(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
+    """Return each arena as a mapping of the given fields, to hash the configuration. Raises as :func:`read_arenas`."""
+    read_arenas(config)
+    items = (config or {}).items()
+    return {name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena) for name, arena in items}
+
+
+def check_alignment(alignment: int, *, arena: str) -> None:
+    """Raise ``AlignmentViolation`` unless ``alignment`` (bytes) is a power of two ≥ 1."""
+    if alignment < 1 or alignment & (alignment - 1):
+        above = 1 << max(alignment, 1).bit_length()
+        message = f"arena {arena!r} has the alignment {alignment} B, which is not a power of two."
+        hint = f"Use a power of two, such as {above // 2} or {above}."
+        raise AlignmentViolation(message, arena=arena, path=f"$.{arena}.alignment_bytes", hint=hint)
+
+
+def _invalid(message: str, arena: str, reason: str, hint: str, field: str = "") -> InvalidIrShapes:
+    return InvalidIrShapes(message, reason=reason, node_id="", arena=arena, path=f"$.{arena}{field}", hint=hint)

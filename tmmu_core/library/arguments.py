@@ -25,7 +25,7 @@ from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph, Mode, Preset
-from tmmu_core.graph.native.unpacking import read_whole
+from tmmu_core.graph.native.document import read_whole
 from tmmu_core.graph.quantities import parse_bytes, parse_percent
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress

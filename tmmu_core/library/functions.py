@@ -14,8 +14,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile.compare_plans import Comparison
 from tmmu_core.formats.planfile.compare_plans import compare as compare_plans
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.graph.assumed_sizes import assumed_at, refuse_unused_dims
-from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.checks import assumed_at, refuse_unused_dims, resolve_dims
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import verify_finished

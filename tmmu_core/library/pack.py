@@ -155,16 +155,10 @@ def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Pro
             raise _fault(f"buffer {int(np.argmax(is_wrong))} {why}.", hint)
     ids = np.arange(n).astype(str)  # numpy sorts these texts like their UTF-8 bytes, as the contract requires
     order = np.lexsort((ids, -size, lower))
-    problem = Problem(
-        arena="arena",
-        ids=tuple(ids[order].tolist()),
-        birth=lower[order],
-        death=upper[order],
-        size=size[order].astype(np.uint64),
-        alignment=alignment[order].astype(np.uint64),
-        capacity=UNLIMITED if capacity is None else capacity,
-    )
-    return problem, np.argsort(order)
+    birth, death, sizes, alignments = lower[order], upper[order], size[order], alignment[order]
+    columns_of_problem = (birth, death, sizes.astype(np.uint64), alignments.astype(np.uint64))
+    limit = UNLIMITED if capacity is None else capacity
+    return Problem("arena", tuple(ids[order].tolist()), *columns_of_problem, limit), np.argsort(order)
 
 
 def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:

@@ -218,16 +218,12 @@ def _at_sizes(model: TorchModel, sizes: Mapping[str, int]) -> TorchModel:
 
 
 def largest_size(
-    model: TorchModel,
-    capacity: Capacity,
-    allowed: Allowed,
-    dims: Mapping[str, Any],
-    largest: str | None,
-    progress: Progress | None,
+    model: TorchModel, fit_step: Callable[..., Fitted], dims: Mapping[str, Any], largest: str | None
 ) -> TorchFit:
     """Return the fit at the largest size of the dimension ``largest`` that fits, or at its smallest size if none fits.
 
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
+    ``fit_step``: from the graph of a step, its device, and optionally a function for the progress, to the fit.
     The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the best size
     differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
     The search omits the scratch memory of GPU kernels. If the step has any, a second search includes it.
@@ -246,13 +242,10 @@ def largest_size(
         return replace(trace_step(_at_sizes(model, {**upper, name: size})), step_cache=step_cache)
 
     def search(graph_at: Callable[[int], Graph], high: int = high) -> FittedSize:
-        def fit_at(size: int, report: Progress | None = progress) -> Fitted:
-            return _fitted(graph_at(size), capacity, allowed, report, device)
+        def is_excluded(size: int) -> bool:  # stop the search at once: only a bound can prove it
+            return fit_step(graph_at(size), device, lambda *_: False).answer == "cannot"
 
-        def is_excluded(size: int) -> bool:
-            return fit_at(size, lambda *_: False).answer == "cannot"  # stop at once: only a bound can prove it
-
-        return bisect_size(Dim(low, high), fit_at, is_excluded)
+        return bisect_size(Dim(low, high), lambda size: fit_step(graph_at(size), device), is_excluded)
 
     first = min(max(2, low), high)
     device = step_at(first).device
@@ -298,10 +291,14 @@ def fit_sized(
     limit = Capacity(total - reserved)
     if dims is not None and not isinstance(dims, Mapping):
         raise UnreadableInput(f"dims: {dims!r} is not a dict from dimension to size.", hint=GIVE_DIMS)
+
+    def fit_step(graph: Graph, device: str, report: Progress | None = progress) -> Fitted:
+        return _fitted(graph, limit, allowed, report, device)
+
     if dims or largest is not None:
-        return replace(largest_size(model, limit, allowed, dims or {}, largest, progress), reserve=reserve)
+        return replace(largest_size(model, fit_step, dims or {}, largest), reserve=reserve)
     step = trace_step(model)
-    fitted = _fitted(step.graph, limit, allowed, progress, step.device)
+    fitted = fit_step(step.graph, step.device)
     return TorchFit(fitted, Plan.of_candidate(fitted.best), step, reserve=reserve)
 
 

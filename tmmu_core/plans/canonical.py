@@ -13,9 +13,6 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.native_file import normal_form
 from tmmu_core.plans.model import Plan, group_numbers
 
-DIGEST_BYTES = 32
-DRAFT_TOKEN_BYTES = 64  # minimum length of a replay token in the superseded draft
-
 
 def ir_hash(graph: Graph) -> bytes:
     """Return ``H(ir_object)`` of the graph's native form, defaults omitted.
@@ -59,7 +56,7 @@ def token_from_seed(seed: int) -> bytes:
 
 def is_token(token: bytes, *, of_draft: bool = True) -> bool:
     """Return whether a replay token has a valid length: 32 bytes, or with ``of_draft`` at least 64 (draft I.B)."""
-    return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
+    return len(token) == 32 or (of_draft and len(token) >= 64)
 
 
 def logical_address_table(plan: Plan) -> Table:
@@ -74,17 +71,14 @@ def logical_address_table(plan: Plan) -> Table:
     return Table((names, plan.logical_slot[lowest], plan.offset[lowest]))
 
 
-HASHED = ("ir_hash", "mode", "arena_config_hash", "execution_order_hash", "rank", "world_size", "shard_spec_hash")
-"""The first fields that the hash of a plan includes, in order. Replay token, slots and addresses follow them."""
-
-
 def hashes_of_ranks(plan: Plan, ranks: Iterable[int]) -> tuple[list[bytes], bytes]:
     """Return the ``tmmu_plan_hash`` of the plan for each rank (TMMU v2 II.K, contract §6), and its ``layout_hash``."""
     arenas = names_of([arena.name for arena in plan.arenas], plan.arena)
     slot_table = Table((plan.tensor_ids, arenas, plan.logical_slot))
     slots, addresses = (Encoded(cbor_canonical(table)) for table in (slot_table, logical_address_table(plan)))
-    identity, tables = {name: getattr(plan, name) for name in HASHED}, ([plan.replay_token, slots], addresses)
-    hashes = [H(["tmmu_plan_v1", [*(identity | {"rank": rank}).values(), *tables]]) for rank in ranks]
+    before_rank = (plan.ir_hash, plan.mode, plan.arena_config_hash, plan.execution_order_hash)
+    after_rank = (plan.world_size, plan.shard_spec_hash, [plan.replay_token, slots], addresses)
+    hashes = [H(["tmmu_plan_v1", [*before_rank, rank, *after_rank]]) for rank in ranks]
     return hashes, H(["tmmu_layout_v1", [slots, addresses]])
 
 

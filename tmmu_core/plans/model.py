@@ -236,7 +236,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         if len(self.taken) != len(self.handoffs):
-            object.__setattr__(self, "taken", taken_of(self))
+            # The output uses them if its storage has the arena and the offset of the input's storage.
+            start = np.full(len(self), U64_MAX, np.uint64)
+            np.minimum.at(start, self.storage, self.offset)
+            places = list(zip(self.arena.tolist(), start[self.storage].tolist(), strict=True))
+            rows = ((self.row_of.get(source, -1), self.row_of.get(target, -1)) for _, source, target in self.handoffs)
+            taken = tuple([min(pair) >= 0 and places[pair[0]] == places[pair[1]] for pair in rows])
+            object.__setattr__(self, "taken", taken)
 
     def __len__(self) -> int:
         return len(self.tensor_ids)
@@ -330,15 +336,6 @@ def group_numbers(*columns: NDArray[Any]) -> tuple[I64, int]:
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(is_new) - 1
     return number, int(is_new.sum())
-
-
-def taken_of(plan: Plan) -> tuple[bool, ...]:
-    """Return per in-place reuse whether the output's storage has the arena and offset of the input's storage."""
-    start = np.full(len(plan), U64_MAX, np.uint64)
-    np.minimum.at(start, plan.storage, plan.offset)
-    places = list(zip(plan.arena.tolist(), start[plan.storage].tolist(), strict=True))
-    rows = ((plan.row_of.get(source, -1), plan.row_of.get(target, -1)) for _, source, target in plan.handoffs)
-    return tuple([min(pair) >= 0 and places[pair[0]] == places[pair[1]] for pair in rows])
 
 
 def rows_of_parts(plan: Plan, tensor_id: str) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from tmmu_core.graph.arenas import check_alignment
+from tmmu_core.graph.checks import check_alignment
 from tmmu_core.judge.verifier.check_bytes import overlapping
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem

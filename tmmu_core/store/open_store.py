@@ -49,8 +49,6 @@ class U64(sql.TypeDecorator[int]):
 
 METADATA = sql.MetaData()
 
-NUMBER = sql.BigInteger().with_variant(sql.Integer, "sqlite")  # auto-increment; SQLite requires ``INTEGER``
-
 VERSIONS = sql.Table("alembic_version", METADATA, sql.Column("version_num", sql.String(32), primary_key=True))
 """A table with one row, the version. Old stores were created with Alembic, so the table has Alembic's name."""
 
@@ -70,7 +68,7 @@ PLANS = sql.Table("plans", METADATA, _key("content", sql.LargeBinary), *_numbers
 RUNS = sql.Table(
     "runs",
     METADATA,
-    _key("number", NUMBER, autoincrement=True),
+    _key("number", sql.BigInteger().with_variant(sql.Integer, "sqlite"), autoincrement=True),  # SQLite needs INTEGER
     sql.Column("key", sql.LargeBinary, nullable=False, unique=True),
     *_names("model commit branch at planner mode preset graph"),
     *_columns(U64, "steps extent_bytes peak_live_bytes"),
@@ -134,7 +132,22 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
         except (TypeError, ValueError) as error:
             what = f"the driver does not accept the URL's options: {error}."
             raise StoreFault(what, store=name, hint=_URL_HINT) from error
-        _create_tables(engine, name, create=create)
+        with engine.connect() as connection:
+            version = _version(connection)
+        if version is None and not create:
+            raise StoreFault("the database contains no store.", store=name, hint=_CREATE_HINT)
+        if version is None:
+            with writing(engine) as connection:
+                if engine.dialect.name == "postgresql":
+                    connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+                version = _version(connection)  # another process may have created the tables
+                if version is None:
+                    METADATA.create_all(connection)
+                    connection.execute(VERSIONS.insert(), {"version_num": VERSION})
+                    return engine, name
+        if version != VERSION:
+            what = f"the store has version {version}; this tmmu supports version {VERSION}."
+            raise StoreFault(what, store=name, hint="Install a newer version of tmmu.")
     return engine, name
 
 
@@ -215,25 +228,6 @@ def parsed_url(url: str) -> tuple[URL, str]:
         safe_url = _PASSWORD.sub(":***@", url[:200])
         raise StoreFault(f"{safe_url!r} is not the URL of a store.", hint=_URL_HINT) from error
     return parsed, name
-
-
-def _create_tables(engine: sql.Engine, name: str, *, create: bool) -> None:
-    with engine.connect() as connection:
-        version = _version(connection)
-    if version is None and not create:
-        raise StoreFault("the database contains no store.", store=name, hint=_CREATE_HINT)
-    if version is None:
-        with writing(engine) as connection:
-            if engine.dialect.name == "postgresql":
-                connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-            version = _version(connection)  # another process may have created the tables
-            if version is None:
-                METADATA.create_all(connection)
-                connection.execute(VERSIONS.insert(), {"version_num": VERSION})
-                return
-    if version != VERSION:
-        what = f"the store has version {version}; this tmmu supports version {VERSION}."
-        raise StoreFault(what, store=name, hint="Install a newer version of tmmu.")
 
 
 def _version(connection: sql.Connection) -> str | None:

@@ -134,7 +134,17 @@ class Store:
         while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @
             named, _, start = named.rpartition("@")
             name = f"{start}@{name}"
-        model = named or self._model_of(reference, like)
+        if named is None:
+            if like is None:
+                raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
+            graph = visible(like.ir_name)
+            statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph))
+            models = self._distinct(statement, 20)
+            if len(models) != 1:
+                why = f"Several models have it: {', '.join(models)}." if models else "No run has a graph of that name."
+                what = f"{reference} names no model, and the graph is {graph!r}."
+                raise StoreFault(what, store=self.name, hint=f"{why} Write store:MODEL@COMMIT.")
+        model = named or models[0]
         for column in (RUNS.c.commit, RUNS.c.branch):
             if latest := self._latest(like, RUNS.c.model == model, column == name):
                 return latest[0]
@@ -190,18 +200,6 @@ class Store:
 
     def _distinct(self, statement: Select[Any], limit: int) -> list[str]:
         return sorted([text for (text,) in self.rows(statement.distinct().limit(limit))])
-
-    def _model_of(self, reference: str, like: Plan | None) -> str:
-        if like is None:
-            raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
-        graph = visible(like.ir_name)
-        statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph))
-        models = self._distinct(statement, 20)
-        if len(models) == 1:
-            return models[0]
-        reason = f"Several models have it: {', '.join(models)}." if models else "No run has a graph of that name."
-        what = f"{reference} names no model, and the graph is {graph!r}."
-        raise StoreFault(what, store=self.name, hint=f"{reason} Write store:MODEL@COMMIT.")
 
     def _missing_run(self, model: str, commit_or_branch: str) -> StoreFault:
         latest = self.runs(model, last=3)

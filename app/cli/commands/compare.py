@@ -8,10 +8,10 @@ from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, UsageError, print_
 from app.cli.options import AS_JSON, STORE, argument, flag, option
 from app.cli.resolve import MAX_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
-from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, kind_rows, sides, tensor_row
+from app.texts.totals_text import ARENA_FIGURES, TENSOR_FIGURES, arena_change, kind_rows, sides, tensor_change
 from tmmu_core.base import strict
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, compare
+from tmmu_core.graph.checks import dims_text
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
@@ -53,9 +53,17 @@ def compare_command(
     return NOT_COMPARABLE if not verdict.comparable else SUCCESS if verdict.identical and not invalid else FINDING
 
 
+INCOMPARABLE = {  # path of a difference → why plans with this difference cannot be compared
+    "$.ir_hash": "different graphs",
+    "$.replay_token": "different replay tokens",
+    "$.tensors_hash": "a digest of an older version without a hash of its tensors",
+    "$.arena_config_hash": "different arena configurations",
+}
+
+
 def _print_comparison(verdict: Comparison, limit: int) -> None:
     baseline, candidate = verdict.left, verdict.right
-    reasons = "; ".join(_reason(difference) for difference in verdict.incomparable)
+    reasons = "; ".join(INCOMPARABLE.get(d.path, f"{d.path[2:]} {sides(d)}") for d in verdict.incomparable)
     more = ": same order, same layout, same live ranges" if verdict.identical else ""
     print_lines(f"{verdict.summary}: {reasons}" if reasons else f"{verdict.summary}{more}")
     # Rows of two allocator snapshots do not correspond, so their changes are listed by line of code.
@@ -77,7 +85,7 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
         return
     print_lines("")
     figures = [name if name == "optimality" else f">{name}" for name in ARENA_FIGURES]
-    table(("arena", *figures), [arena_row(change, verdict, numbers.full_bytes) for change in verdict.arenas])
+    table(("arena", *figures), [arena_change(change, verdict, numbers.full_bytes) for change in verdict.arenas])
     print_lines("", *(f"{name:<21}  {change}" for name, change in totals_text.changes(baseline, candidate)))
     if verdict.lines:
         print_line_changes(verdict.lines, limit)
@@ -85,20 +93,10 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
     if rows := kind_rows(verdict):
         print_lines("")
         table(("tensors", ">count", ">bytes"), rows)
-    if rows := [tensor_row(change, verdict) for change in islice(verdict.changes(), limit)]:
+    if rows := [tensor_change(change, verdict) for change in islice(verdict.changes(), limit)]:
         print_lines("")
         table(("tensor", "changed", *TENSOR_FIGURES), rows)
         print_lines(numbers.of(len(rows), int((verdict.kinds != 0).sum()), "changed tensor"))
-
-
-def _reason(difference: Difference) -> str:
-    reasons = {
-        "$.ir_hash": "different graphs",
-        "$.replay_token": "different replay tokens",
-        "$.tensors_hash": "a digest of an older version without a hash of its tensors",
-        "$.arena_config_hash": "different arena configurations",
-    }
-    return reasons.get(difference.path, f"{difference.path[2:]} {sides(difference)}")
 
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:

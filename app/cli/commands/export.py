@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
-import msgspec
 from msgspec import structs
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
@@ -20,12 +19,12 @@ from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats import signatures
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, from_template, residency_json, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
-from tmmu_core.formats.csv import csv_table, instance_csv
+from tmmu_core.formats.csv import instance_csv
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.open_file import Opened, constants_of, read_any, read_graph, read_within
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.graph.assumed_sizes import assumed_text
+from tmmu_core.graph.checks import assumed_text
 from tmmu_core.graph.constants import Constants, sidecar_parts
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.quantities import read_pairs
@@ -68,15 +67,6 @@ class FormatOptions:
     blobs: str | None = option("Constants of c-project: inline, sidecar or auto (inline up to 1 MiB) [auto].", "MODE")
     prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
 
-    def refuse_unused(self, to: str) -> None:
-        """Raise :class:`UsageError` for an option that has no effect on the format ``to``."""
-        if self.arena is not None and to != "instance":
-            raise UsageError(f"--arena has no effect on the format {to}.", "Omit it, or use --to instance.")
-        values = {"--blobs": self.blobs, "--prefix": self.prefix, "--model": None if to in MODELS else self.model}
-        given = [name for name, value in values.items() if value is not None]
-        if given and to != PROJECT:
-            raise UsageError(f"{given[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
-
 
 def export_command(
     request: PlanRequest,
@@ -92,7 +82,12 @@ def export_command(
         is_report = to in ("html", "pdf", "md", "svg", "png")
         hint = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."
         raise UsageError(f"unknown format {to!r}.", hint if is_report else strict.closest_hint(to, FORMATS))
-    options.refuse_unused(to)
+    if options.arena is not None and to != "instance":
+        raise UsageError(f"--arena has no effect on the format {to}.", "Omit it, or use --to instance.")
+    values = {"--blobs": options.blobs, "--prefix": options.prefix, "--model": None if to in MODELS else options.model}
+    given = [name for name, value in values.items() if value is not None]
+    if given and to != PROJECT:
+        raise UsageError(f"{given[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
     if to in MODELS:
         return _write_model(plan, to, request, options.model, output)
     resolved = resolve(plan, request)
@@ -121,13 +116,10 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
         raise UsageError(f"{name} does not contain a model.", "Pass the model file with --model.")
     if refusal(data):
         raise UsageError(f"{source} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
-    return (_write_tflm if to == "tflm" else _write_onnx)(name, opened, (data, source), request, output)
-
-
-def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a model ``(bytes, name)`` with the plan ``opened``. If ``opened`` is a graph, plan the model first."""
-    micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
-    if is_graph:
+    if to == "onnx":
+        return _write_onnx(name, opened, (data, source), request, output)
+    micro, is_graph = MicroModel(data, source), isinstance(opened, Graph)
+    if is_graph:  # plan the model
         opened = micro.runtime_graph
         request = request if request.planner else request.but(planner="auto")
     written = with_plan(micro, resolve_opened(opened, name, request).valid_plan("export"))
@@ -158,22 +150,18 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     elif opened is not graph or request.order:
         order = initial_candidate(opened, request).plan.execution_order
     else:
-        order = _lowest_peak_order(graph, request)
+        start = initial_candidate(graph, request)
+        improved, order = order_move(start), start.plan.execution_order
+        if improved is None or improved.move is None:
+            print_note("no order with a lower peak was found; the nodes keep the order of the file")
+        else:
+            ordered, constant_bytes = improved.ordered, sum(improved.ordered.model.constant.tolist())
+            sizes = (ordered.tried["given"], ordered.peak, ordered.bound)
+            before, after, bound = (numbers.full_bytes(size - constant_bytes) for size in sizes)
+            print_note(f"peak of activations {before} → {after}; lower bound of all orders {bound}")
+            order = tuple(improved.move.details["order"])
     write_output(output, with_order(data, graph, order, source), "the model with its order")
     return SUCCESS
-
-
-def _lowest_peak_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
-    start = initial_candidate(graph, request)
-    improved = order_move(start)
-    if improved is None or improved.move is None:
-        print_note("no order with a lower peak was found; the nodes keep the order of the file")
-        return start.plan.execution_order
-    ordered, constant_bytes = improved.ordered, sum(improved.ordered.model.constant.tolist())
-    sizes = (ordered.tried["given"], ordered.peak, ordered.bound)
-    before, after, bound = (numbers.full_bytes(size - constant_bytes) for size in sizes)
-    print_note(f"peak of activations {before} → {after}; lower bound of all orders {bound}")
-    return tuple(improved.move.details["order"])
 
 
 def _constants(resolved: Resolved, model: str | None) -> Constants:
@@ -223,7 +211,11 @@ def convert_command(
     a batch is 1 (range 1 to 8), and any other dimension is 512 (range 1 to 512).
     """
     if columns is not None:
-        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output)
+        pairs = [[part.strip() for part in pair.partition("=")] for pair in columns.split(",") if pair.strip()]
+        if not all(field and column for field, _, column in pairs):
+            raise UsageError(f"--columns: {columns!r} does not have the form FIELD=COLUMN.", instance_csv.TABLE_HINT)
+        column_of = {field: column for field, _, column in pairs}
+        return _write_instance(instance_csv.read_table(read_input(model), column_of, model), output)
     graph = open_any(model) if dims is None else read_within(read_input(model), _ranges(dims), model)
     if isinstance(graph, PlainInstance):
         return _write_instance(graph, output)
@@ -234,7 +226,15 @@ def convert_command(
         if STREAM in (model, output) or Path(sidecar).resolve().parent != Path(output).resolve().parent:
             hint = "Pass a model file, and write -o GRAPH and --sidecar FILE to one folder."
             raise UsageError("a sidecar must be in the folder of its graph.", hint)
-        graph = _with_sidecar(graph, model, sidecar)
+        constants, path = constants_of(Path(model), graph), Path(sidecar)
+        if not constants:
+            raise UsageError(f"{model} has no bytes of constants.", "Omit --sidecar.")
+        try:
+            written_bytes = replace_file(path, sidecar_parts(graph, constants))
+        except OSError as error:
+            raise write_error(path, error) from error
+        print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written_bytes)})")
+        graph = structs.replace(graph, sidecar=path.name)
     write_output(output, encode(graph), "the graph")
     if output != STREAM:
         print_note(f"{numbers.count(len(graph.nodes), 'node')}, {numbers.count(len(graph.tensors), 'tensor')}")
@@ -244,19 +244,6 @@ def convert_command(
         if fixed := ", ".join(sorted(graph.ranges.keys() - dims_in_shapes)):
             print_note(f"warning: {fixed} cannot change in the written graph. Convert {model} again with --dims.")
     return SUCCESS
-
-
-def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
-    path = Path(sidecar)
-    constants = constants_of(Path(model), graph)
-    if not constants:
-        raise UsageError(f"{model} has no bytes of constants.", "Omit --sidecar.")
-    try:
-        written_bytes = replace_file(path, sidecar_parts(graph, constants))
-    except OSError as error:
-        raise write_error(path, error) from error
-    print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written_bytes)})")
-    return msgspec.structs.replace(graph, sidecar=path.name)
 
 
 def _write_instance(instance: PlainInstance, name: str) -> int:
@@ -273,14 +260,6 @@ def _write_instance(instance: PlainInstance, name: str) -> int:
     if name != STREAM:
         print_note(*instance.notes, numbers.count(len(instance.problem), "storage"))
     return SUCCESS
-
-
-def _columns(text: str) -> dict[str, str]:
-    """Parse ``size=bytes,lower=from``."""
-    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    if not all(field.strip() and column.strip() for field, _, column in pairs):
-        raise UsageError(f"--columns: {text!r} does not have the form FIELD=COLUMN.", csv_table.HINT)
-    return {field.strip(): column.strip() for field, _, column in pairs}
 
 
 def _ranges(text: str) -> dict[str, Dim]:

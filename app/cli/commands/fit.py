@@ -23,7 +23,7 @@ from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import largest_that_fits, smallest_mesh
 from tmmu_core.formats.open_file import read_at_sizes
-from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.library.arguments import allowed_moves
 from tmmu_core.library.fit_result import assumptions
@@ -35,26 +35,19 @@ EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "ope
 
 
 @dataclass(frozen=True)
-class ChangeOptions:
-    """Options of the changes that a fit may make."""
+class FitOptions:
+    """Options of the changes that a fit may make, and of a size to search for: the largest or smallest that fits."""
 
     allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…")
     max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")
     keep_phases: bool = flag("--keep-phases", "Do not move nodes between forward, backward and optimizer.")
-
-
-@dataclass(frozen=True)
-class SizeOptions:
-    """Options that select a size to search for: the largest or smallest that fits."""
-
     largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM")
     mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS")
 
 
 def fit_command(
     request: PlanRequest,
-    changes: ChangeOptions,
-    sizes: SizeOptions,
+    options: FitOptions,
     output: str | None = option("Write the changed graph; - writes to standard output.", "FITTED", "-o", "--output"),
     recipe: str | None = option("Write the changes as JSON.", "FILE"),
     graph: str = argument("Model or graph; - reads standard input.", "FILE"),
@@ -67,7 +60,7 @@ def fit_command(
 
     Exit code: 0 fits, 1 cannot (proven), 3 open (no plan found, no proof).
     """
-    largest, mesh = sizes.largest, sizes.mesh
+    largest, mesh = options.largest, options.mesh
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     if largest in request.dims:
@@ -79,17 +72,17 @@ def fit_command(
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     encode = graph_encoder(output or STREAM)  # reject a file name before the search, which may take long
     with usage_errors():
-        allowed = allowed_moves(changes.allow, changes.max_cost, changes.keep_phases, ("--allow", "--max-cost"))
+        allowed = allowed_moves(options.allow, options.max_cost, options.keep_phases, ("--allow", "--max-cost"))
     limits = (_capacity(request), allowed)
-    with _interruptible() as progress, source_of_errors("standard input" if graph == STREAM else graph):
-        fitted, size = _search(graph, opened, request, limits, progress, sizes)
+    with source_of_errors("standard input" if graph == STREAM else graph):
+        fitted, size = _search(graph, opened, request, limits, options)
     if output is not None:
         console.write_output(output, encode(fitted.best.plan_input.graph), "the fitted graph")
     if recipe is not None:
         document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
         console.write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
     if json:
-        found_size = {name: {what: size} for name, what in vars(sizes).items() if what is not None}
+        found_size = {name: {what: size} for name, what in (("largest", largest), ("mesh", mesh)) if what is not None}
         console.write_json(as_json(fitted) | found_size)
     elif output != STREAM and recipe != STREAM:
         if (dim_or_axis := largest or mesh) is not None:
@@ -102,26 +95,22 @@ def fit_command(
 
 
 def _search(
-    file: str,
-    graph: Graph,
-    request: PlanRequest,
-    limits: tuple[Capacity, Allowed],
-    progress: Progress,
-    sizes: SizeOptions,
+    file: str, graph: Graph, request: PlanRequest, limits: tuple[Capacity, Allowed], options: FitOptions
 ) -> tuple[Fitted, int | None]:
     """Return ``(fit, size found for --largest or --mesh)``; the size is ``None`` without these, or if none fits."""
-    if sizes.mesh is not None:
-        smallest = smallest_mesh(graph, request, sizes.mesh, limits, progress)
-        return smallest.fitted, smallest.size
-    largest = sizes.largest
-    if largest is None:
-        return fit(initial_candidate(graph, request, progress), *limits, progress, smallest=True), None
-    if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
+    dim = options.largest
+    if dim is not None and file == STREAM and (dim in graph.ranges or dim in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
-    largest_fit = largest_that_fits(
-        graph, request, largest, *limits, progress, lambda dims: read_at_sizes(console.read_input(file), dims, file)
-    )
-    return largest_fit.fitted, largest_fit.size
+    with _interruptible() as progress:
+        if options.mesh is not None:
+            found = smallest_mesh(graph, request, options.mesh, limits, progress)
+        elif dim is not None:
+            found = largest_that_fits(
+                graph, request, dim, *limits, progress, lambda dims: read_at_sizes(console.read_input(file), dims, file)
+            )
+        else:
+            return fit(initial_candidate(graph, request, progress), *limits, progress, smallest=True), None
+    return found.fitted, found.size
 
 
 def _capacity(request: PlanRequest) -> Capacity:
@@ -161,6 +150,7 @@ def _interruptible() -> Iterator[Progress]:
 def as_json(fitted: Fitted) -> dict[str, Any]:
     """Return the JSON record of the result (contract §11)."""
     cost, total = fitted.best.cost, fitted.capacity.total
+    percent = 100 * cost.extra_flops / fitted.flops if fitted.flops else 0.0
     return {
         "answer": fitted.answer,
         "capacity": {**fitted.capacity.arenas, **({} if total is None else {"total": total})},
@@ -169,12 +159,8 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
         "over_bytes": fitted.over_bytes,
         "warnings": fitted.warnings,
         "assumptions": assumptions(fitted),
-        "cost": {
-            "extra_flops": cost.extra_flops,
-            "extra_flops_percent": 100 * cost.extra_flops / fitted.flops if fitted.flops else 0.0,
-            "moved_bytes": cost.moved_bytes,
-            "extra_steps": cost.extra_steps,
-        },
+        "cost": {"extra_flops": cost.extra_flops, "extra_flops_percent": percent}
+        | {"moved_bytes": cost.moved_bytes, "extra_steps": cost.extra_steps},
         "moves": [
             {"kind": move.kind, "what": move.what, "why": move.why, "bytes": move.bytes}
             | {"extra_flops": move.cost.extra_flops, "moved_bytes": move.cost.moved_bytes}

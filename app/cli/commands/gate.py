@@ -139,11 +139,8 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "checked": _scope(after),
         "baseline_checked": before and _scope(before),
         "certificates": {
-            arena.name: {
-                "status": arena.status,
-                "lower_bound_bytes": arena.bound_bytes,
-                "claimed_bytes": arena.stated_bound_bytes if arena.status == CLAIMED else None,
-            }
+            arena.name: {"status": arena.status, "lower_bound_bytes": arena.bound_bytes}
+            | {"claimed_bytes": arena.stated_bound_bytes if arena.status == CLAIMED else None}
             for arena in plan.arenas
         },
         "incomplete": unplanned_parts(plan),
@@ -187,19 +184,6 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
     return [*filter(None, [baseline_warning]), *resolve.warnings_of(after, before)]
 
 
-def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
-    """Return the commands of GitHub Actions that report the failed checks."""
-    file = for_annotation(after.name, is_property=True)
-    planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
-    text = ""
-    for check in checks:
-        if not check.ok:
-            title = for_annotation(f"tmmu gate: {check.what} of {check.arena}", is_property=True)
-            message = for_annotation(f"{check.value}, limit {check.limit} ({planners})")
-            text += f"::error file={file},title={title}::{message}\n"
-    return text
-
-
 def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
     from app.report.html_report import build_report
 
@@ -209,9 +193,18 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(folder, error) from error
+    # The commands of GitHub Actions that report the failed checks
+    file = for_annotation(after.name, is_property=True)
+    planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
+    annotations = ""
+    for check in checks:
+        if not check.ok:
+            title = for_annotation(f"tmmu gate: {check.what} of {check.arena}", is_property=True)
+            message = for_annotation(f"{check.value}, limit {check.limit} ({planners})")
+            annotations += f"::error file={file},title={title}::{message}\n"
     outputs = {
         "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
-        "annotations.txt": (_error_commands(after, before, checks).encode(), "the annotations"),
+        "annotations.txt": (annotations.encode(), "the annotations"),
         "candidate.plan.json": (to_json(after.plan), "the plan"),
         "report.html": (build_report(after.solution or after.plan, baseline=old), "the report"),
     }
@@ -253,9 +246,6 @@ def check_row(check: plan_gate.Check) -> Check:
     return Check(check.what, check.arena or "all arenas", value, limit, check.ok)
 
 
-REPORT_FORMATS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
-
-
 def report_command(
     request: PlanRequest,
     plan: str = SOURCE,
@@ -278,7 +268,8 @@ def report_command(
     from app.report.pictures import LOOKS
     from tmmu_core.judge.verifier.verify import verify_plan
 
-    format_ = "html" if not Path(output).suffix else console.format_by_ending(output, REPORT_FORMATS, "html")
+    formats = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
+    format_ = "html" if not Path(output).suffix else console.format_by_ending(output, formats, "html")
     if theme not in LOOKS:
         raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
     resolved = resolve.resolve(plan, request)

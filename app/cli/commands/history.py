@@ -102,8 +102,18 @@ def history_command(
             all_series = [*filter(options.matches, store.series())]
             if json:
                 write_json({"models": [{**asdict(each), "change_bytes": each.change_bytes} for each in all_series]})
+                return SUCCESS
+            rows = []
+            for series in all_series:
+                head = [series.model, series.branch, series.planner, series.mode, numbers.count(series.runs)]
+                change = "none" if series.before_bytes is None else numbers.delta_bytes(series.change_bytes)
+                sizes = map(numbers.full_bytes, (series.extent_bytes, series.lower_bound_bytes))
+                rows.append([*head, *sizes, change, series.changed_at[:19] + "Z", series.changed_commit])
+            columns = ("model", "branch", "planner", "mode", ">runs", ">arena size", ">lower bound", ">last change")
+            if rows:
+                table((*columns, "at", "commit"), rows)
             else:
-                _print_models(all_series)
+                print_lines("no runs are recorded")
             return SUCCESS
         runs = [*filter(options.matches, store.recorded_runs(model))]
         first = 0 if last is None else max(0, len(runs) - last)
@@ -112,8 +122,16 @@ def history_command(
     if json:
         pairs = zip(runs, changes, strict=True)
         write_json({"runs": [run.record() | {"planned_differently": settings} for run, (_, settings) in pairs]})
-    else:
-        _print_runs(runs, changes)
+        return SUCCESS
+    rows = []
+    for run, (growth, settings) in zip(runs, changes, strict=True):
+        change = numbers.delta_bytes(growth) if growth else ""
+        extent, peak, bound = map(numbers.full_bytes, (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes))
+        gap = numbers.over_bound(run.extent_bytes - run.lower_bound_bytes, run.lower_bound_bytes)
+        head = [run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode]
+        rows.append([*head, extent, change, peak, bound, gap, run.layout_hash.hex()[:12], settings])
+    titles = ("at", "commit", "branch", "planner", "mode", ">arena size", ">change", ">peak", ">lower bound", ">gap")
+    table((*titles, "layout", "changed settings"), rows)
     return SUCCESS
 
 
@@ -131,32 +149,6 @@ def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, s
         changes.append((run.extent_bytes - in_series.extent_bytes if in_series else 0, settings))
         latest_of_series[run.series] = latest_of_branch[run.branch] = run
     return changes[first:]
-
-
-def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
-    rows = []
-    for run, (growth, settings) in zip(runs, changes, strict=True):
-        change = numbers.delta_bytes(growth) if growth else ""
-        extent, peak, bound = map(numbers.full_bytes, (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes))
-        gap = numbers.over_bound(run.extent_bytes - run.lower_bound_bytes, run.lower_bound_bytes)
-        head = [run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode]
-        rows.append([*head, extent, change, peak, bound, gap, run.layout_hash.hex()[:12], settings])
-    titles = ("at", "commit", "branch", "planner", "mode", ">arena size", ">change", ">peak", ">lower bound", ">gap")
-    table((*titles, "layout", "changed settings"), rows)
-
-
-def _print_models(all_series: Sequence[RunSeries]) -> None:
-    if not all_series:
-        print_lines("no runs are recorded")
-        return
-    rows = []
-    for series in all_series:
-        head = [series.model, series.branch, series.planner, series.mode, numbers.count(series.runs)]
-        change = "none" if series.before_bytes is None else numbers.delta_bytes(series.change_bytes)
-        sizes = map(numbers.full_bytes, (series.extent_bytes, series.lower_bound_bytes))
-        rows.append([*head, *sizes, change, series.changed_at[:19] + "Z", series.changed_commit])
-    titles = ("model", "branch", "planner", "mode", ">runs", ">arena size", ">lower bound", ">last change")
-    table((*titles, "at", "commit"), rows)
 
 
 def bisect_command(

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from app.cli import console
 from app.cli.console import FINDING, STREAM, SUCCESS, UsageError, print_lines, table
 from app.cli.options import AS_JSON, MODEL, OUT, option
 from app.cli.resolve import open_any, planning_options, print_findings, resolve_opened, show_warnings
 from app.texts import numbers, totals_text
-from app.texts.change_text import LINE_FIGURES, line_tables
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference, snapshot_files, summaries
-from tmmu_core.graph.assumed_sizes import shape_sources_text
+from tmmu_core.graph.checks import shape_sources_text
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.analysis.reuse_costs import engine_instance, read_engines
@@ -22,12 +20,11 @@ from tmmu_core.plans.figures.metrics import LineChange, by_category, changes_at_
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, UNPLANNED, Plan
 
-ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}
-
 
 def writer_of(name: str) -> Callable[[Plan], bytes]:
     """Return the function that encodes a plan in the format of a file name. Raises :class:`UsageError`."""
-    return plan_file.WRITERS[console.format_by_ending(name, ENDINGS, "json")]
+    writer_of_ending = {f".{format_}": write for format_, write in plan_file.WRITERS.items()}
+    return console.format_by_ending(name, writer_of_ending, plan_file.to_json)
 
 
 def plan_command(
@@ -50,12 +47,7 @@ def plan_command(
         if unused:
             message = f"these options have no effect on a folder of snapshots: {', '.join(unused)}."
             raise UsageError(message, "Omit them, or pass one snapshot.")
-        ranks = list(summaries(files))
-        if json:
-            console.write_json({"ranks": rank_records(ranks)})
-        else:
-            print_ranks(ranks)
-        return FINDING if any(rank.error for rank in ranks) else SUCCESS
+        return _print_ranks(list(summaries(files)), json)
     opened = open_any(graph, request.dims)
     if engines is not None:
         if not isinstance(opened, Graph):
@@ -128,16 +120,27 @@ def print_live_lines(plan: Plan) -> None:
 
 def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> None:
     """Print the changes between the peaks of two snapshots, by category and by line of code."""
-    tables, listed = line_tables(lines, limit, numbers.full_bytes)
+    tables, listed = totals_text.line_tables(lines, limit, numbers.full_bytes)
     for title, rows in tables:
         print_lines("")
-        table((title, *(f">{name}" for name in LINE_FIGURES)), rows)
+        table((title, *(f">{name}" for name in totals_text.LINE_FIGURES)), rows)
     print_lines(listed)
 
 
-def print_ranks(ranks: Sequence[RankSummary]) -> None:
-    """Print a row per group of ranks with equal peaks, and how far the highest peak exceeds mean and minimum."""
+def _print_ranks(ranks: Sequence[RankSummary], as_json: bool) -> int:
+    """Print each rank's largest difference from the rank with the highest peak. Ranks with equal peaks have one row."""
     highest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
+    exit_code = FINDING if any(rank.error for rank in ranks) else SUCCESS
+    if as_json:
+        records = []
+        for rank in ranks:
+            largest = None if rank.error else largest_difference(highest, rank)
+            growth = largest and dict(zip(("line", "category", "growth_bytes"), largest, strict=True))
+            record = {"rank": rank.rank, "file": rank.file, "peak_live_bytes": rank.peak}
+            record |= {"reserved_peak_bytes": rank.reserved, "difference": growth, "error": rank.error or None}
+            records.append(record)
+        console.write_json({"ranks": records})
+        return exit_code
     groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for rank in ranks:
         groups.setdefault((rank.peak, rank.reserved, rank.error), []).append(rank)
@@ -156,16 +159,4 @@ def print_ranks(ranks: Sequence[RankSummary]) -> None:
         summary += f"{numbers.over_bound(highest.peak - mean, mean)} above the mean, "
         summary += f"{numbers.over_bound(highest.peak - minimum, minimum)} above the minimum"
     print_lines("", summary)
-
-
-def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:
-    """Return the JSON record of each rank, with its largest difference from the rank with the highest peak."""
-    highest = max(ranks, key=lambda rank: rank.peak)
-    records = []
-    for rank in ranks:
-        largest = None if rank.error else largest_difference(highest, rank)
-        difference = largest and dict(zip(("line", "category", "growth_bytes"), largest, strict=True))
-        record = {"rank": rank.rank, "file": rank.file, "peak_live_bytes": rank.peak}
-        record |= {"reserved_peak_bytes": rank.reserved, "difference": difference, "error": rank.error or None}
-        records.append(record)
-    return records
+    return exit_code

@@ -11,11 +11,13 @@ from app.cli.resolve import OPERATORS, Resolved, note_input_warnings, open_any, 
 from app.texts import numbers
 from tmmu_core.base import schemas, strict
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.plan_file import checkpoint, restore
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.plan_sets import plan_rank
 from tmmu_core.plans.making.request import PlanRequest
@@ -62,8 +64,6 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 
     Exit code: 0 no errors, 1 errors.
     """
-    from tmmu_core.judge.lint import lint_verdict
-
     resolved, plan_graph = resolve_with_graph(plan, graph, request)
     verdict = lint_verdict(resolved.plan, plan_graph, _verdict(resolved, plan_graph, request))
     errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
@@ -72,8 +72,6 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 
 
 def _verdict(resolved: Resolved, graph: Graph | None, request: PlanRequest) -> Verdict:
-    from tmmu_core.judge.verifier.verify import verify_plan
-
     plan, dims, cut_from = resolved.complete_plan(), request.dims or None, resolved.whole_graph_hash
     return resolved.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, cut_from=cut_from)
 
@@ -126,9 +124,6 @@ def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_js
     return FINDING if has_error else SUCCESS
 
 
-TRACE_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cborseq": "cbor", ".cbor": "cbor"}
-
-
 def trace_command(
     request: PlanRequest,
     graph: str = options.SOURCE,
@@ -137,11 +132,12 @@ def trace_command(
     json: bool = options.AS_JSON,
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
-    is_cbor = console.format_by_ending(output, TRACE_ENDINGS, "jsonl") == "cbor"
+    writers = dict.fromkeys((".jsonl", ".ndjson", ".json"), trace.to_json_lines)
+    writers |= dict.fromkeys((".cborseq", ".cbor"), trace.to_cbor_sequence)
+    write = console.format_by_ending(output, writers, trace.to_json_lines)
     resolved = resolve(graph, request)
     if resolved.findings:
         resolved.valid_plan("export")  # raises an error
-    write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
     data = write(resolved.plan, digest=digest, replans=resolved.trace.replans if resolved.trace else ())
     console.write_output(output, data, "the trace")
     return SUCCESS

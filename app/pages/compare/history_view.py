@@ -10,8 +10,7 @@ import streamlit as st
 
 from app.kit import controls
 from app.kit.charts import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure
-from app.session import history, state
-from app.session.opening import card_of
+from app.session import opening, state
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
@@ -20,7 +19,6 @@ from tmmu_core.store.runs import MAIN, Run, comparable_runs
 
 if TYPE_CHECKING:
     from tmmu_core.store.store import RunSeries, Store
-    from tmmu_core.store.stored_sweeps import Sweep
 
 MOST_SERIES, MOST_RUNS, MOST_SWEEPS, MOST_ROWS = 200, 2_000, 5, 100
 MOST_LABELS = 24  # commits with a label on the axis
@@ -30,7 +28,7 @@ REFRESH = 2.0  # seconds between updates of a running sweep
 def draw(opened_name: str) -> None:
     """Draw the view, or a hint without a store or runs, or the error of the store. ``opened_name``: default model."""
     try:
-        store = history.store()
+        store = opening.store()
         if store is None:
             st.html(markup.view_title("This server has no store"))
             st.html(markup.empty("Open a store of recorded runs", "Start the explorer with: tmmu explore --store URL"))
@@ -44,55 +42,55 @@ def draw(opened_name: str) -> None:
         _sweeps(store)
     except TmmuError as error:
         st.html(markup.view_title("The store cannot be read"))
-        st.html(markup.error_card(card_of(error, "The store cannot be read")))
+        st.html(markup.error_card(opening.card_of(error, "The store cannot be read")))
 
 
 def _runs_of_model(store: Store, all_series: tuple[RunSeries, ...], opened_name: str) -> None:
     models = sorted({series.model for series in all_series})
     model = next((name for name in (state.choice().model, opened_name) if name in models), models[0])
-    runs = _runs(store, model)
-    st.html(markup.view_title(_view_title(store, runs), [numbers.count(len(runs), "run")]))
+    all_runs = store.runs(model)
+    in_use = {run.branch for run in all_runs}
+    branch = next(name for name in (state.choice().branch, MAIN, all_runs[-1].branch) if name in in_use)
+    runs = comparable_runs(tuple(run for run in all_runs if run.branch == branch))[-MOST_RUNS:]
+    last = runs[-1]
+    title = f"{model} on {branch} takes {numbers.short_bytes(last.extent_bytes)}"
+    changes = [(before, after) for before, after in pairwise(runs) if before.extent_bytes != after.extent_bytes]
+    if changes:
+        before, after = changes[-1]
+        growth = numbers.delta_bytes(after.extent_bytes - before.extent_bytes)
+        details = [growth, *changed_settings(store.plan(after), store.plan(before))]
+        title += f" since {numbers.shortened(after.commit, 12)} ({'; '.join(details)})"
+    else:
+        title += ", unchanged in all runs"
+    st.html(markup.view_title(title, [numbers.count(len(runs), "run")]))
     with controls.row("history"):
         widget = state.bind("model", model, lambda name: state.choose(model=name, branch=""))
         st.selectbox("Model", models, width=320, **widget)
         branches = sorted({series.branch for series in all_series if series.model == model})
-        st.selectbox("Branch", branches, width=280, **state.bind("branch", runs[-1].branch))
+        st.selectbox("Branch", branches, width=280, **state.bind("branch", branch))
     st.html(markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the one before"))
 
     def compare(point: dict[str, Any]) -> None:  # the baseline of a run is the run before it; of the first run, itself
         number = int(point["customdata"][0])
-        after, before = (history.source_of(runs[k]) for k in (number, max(0, number - 1)))
-        state.choose(source=after, baseline=before, model=model, branch=runs[number].branch)
+        after, before = (opening.source_of(runs[k]) for k in (number, max(0, number - 1)))
+        state.choose(source=after, baseline=before, model=model, branch=branch)
 
-    draw_chart(sizes_over_commits(runs), f"history.{model}.{runs[-1].branch}.{len(runs)}", compare)
-    shown = all_series[:MOST_SERIES]
-    listed = numbers.of(len(shown), len(all_series), "row")
-    note = f"{listed}; last change: between runs of one planner, mode and preset"
+    draw_chart(sizes_over_commits(runs), f"history.{model}.{branch}.{len(runs)}", compare)
+    rows = []
+    for series in all_series[:MOST_SERIES]:
+        cells = [series.model, series.branch, series.planner, series.mode, series.preset, f"{series.runs:,}"]
+        cells += [numbers.short_bytes(series.extent_bytes), numbers.short_bytes(series.lower_bound_bytes)]
+        change = "none"
+        if series.before_bytes is not None:
+            css = "worse" if series.change_bytes > 0 else "better"
+            change = f'<span class="{css}">{markup.esc(numbers.delta_bytes(series.change_bytes))}</span>'
+        changed = map(markup.esc, (series.changed_at[:10], series.changed_commit))
+        rows.append([*map(markup.esc, cells), change, *changed])
+    note = f"{numbers.of(len(rows), len(all_series), 'row')}; last change: between runs of one planner, mode and preset"
     st.html(markup.heading("All models", note))
     head = ["model", "branch", "planner", "mode", "preset", "runs", totals_text.EXTENT, "lower bound"]
     head += ["last change", "since", "commit"]
-    st.html(markup.table(head, [_row(series) for series in shown], numbers=(5, 6, 7, 8)))
-
-
-def _runs(store: Store, model: str) -> tuple[Run, ...]:
-    """Return the latest comparable runs on one branch: the chosen branch, else main, else that of the last run."""
-    runs = store.runs(model)
-    branches = (state.choice().branch, MAIN, runs[-1].branch)
-    branch = next(branch for branch in branches if any(run.branch == branch for run in runs))
-    return comparable_runs(tuple(run for run in runs if run.branch == branch))[-MOST_RUNS:]
-
-
-def _view_title(store: Store, runs: tuple[Run, ...]) -> str:
-    """Return the title: ``resnet50 on main takes 9.19 MiB since 8f1c2ab (+1.00 MiB)``."""
-    last = runs[-1]
-    title = f"{last.model} on {last.branch} takes {numbers.short_bytes(last.extent_bytes)}"
-    changes = [(before, after) for before, after in pairwise(runs) if before.extent_bytes != after.extent_bytes]
-    if not changes:
-        return f"{title}, unchanged in all runs"
-    before, after = changes[-1]
-    growth = numbers.delta_bytes(after.extent_bytes - before.extent_bytes)
-    details = [growth, *changed_settings(store.plan(after), store.plan(before))]
-    return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(details)})"
+    st.html(markup.table(head, rows, numbers=(5, 6, 7, 8)))
 
 
 def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
@@ -104,27 +102,14 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
     hover = "%{customdata[1]}, %{customdata[2]} UTC"
     hover += "<br>total reserved %{customdata[3]}<br>peak %{customdata[4]}<br>lower bound %{customdata[5]}"
-    options: dict[str, Any] = {"mode": "lines+markers", "marker": {"color": LIVE, "size": 9}, "texts": texts}
+    options: dict[str, Any] = {"mode": "lines+markers", "marker": {"color": LIVE, "size": 9}, "customdata": texts}
     add_curve(fig, x, [run.extent_bytes for run in runs], totals_text.EXTENT, LIVE, hover=hover, **options)
     runs_per_label = -(-len(runs) // MOST_LABELS)  # rounded up
-    fig.update_xaxes(
-        tickvals=x[::runs_per_label],
-        ticktext=[numbers.shortened(run.commit, 9) for run in runs[::runs_per_label]],
-        title={"text": "commit, oldest first", "standoff": 4},
-        range=[-0.5, len(runs) - 0.5],
-    )
+    labels = [numbers.shortened(run.commit, 9) for run in runs[::runs_per_label]]
+    title = {"text": "commit, oldest first", "standoff": 4}
+    fig.update_xaxes(tickvals=x[::runs_per_label], ticktext=labels, title=title, range=[-0.5, len(runs) - 0.5])
     fig.update_yaxes(bytes_axis(max(run.extent_bytes for run in runs)), fixedrange=True)
     return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
-
-
-def _row(series: RunSeries) -> list[str]:
-    cells = [series.model, series.branch, series.planner, series.mode, series.preset, f"{series.runs:,}"]
-    cells += [numbers.short_bytes(series.extent_bytes), numbers.short_bytes(series.lower_bound_bytes)]
-    change = "none"
-    if series.before_bytes is not None:
-        css = "worse" if series.change_bytes > 0 else "better"
-        change = f'<span class="{css}">{markup.esc(numbers.delta_bytes(series.change_bytes))}</span>'
-    return [*map(markup.esc, cells), change, markup.esc(series.changed_at[:10]), markup.esc(series.changed_commit)]
 
 
 def _sweeps(store: Store) -> None:
@@ -140,20 +125,18 @@ def _sweeps(store: Store) -> None:
     @st.fragment(run_every=REFRESH if is_running else None)
     def draw_latest() -> None:
         for sweep in stored_sweeps.sweeps(store)[:MOST_SWEEPS]:
+            files = ", ".join(str(name) for name in sweep.request.get("sources", ()))
+            failed = f", {sweep.failed:,} failed" if sweep.failed else ""
+            progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {files}"
+            text = for_markdown(numbers.shortened(progress, 160))
+            st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=text)
             points = stored_sweeps.results_of(store, sweep.name, last=MOST_ROWS)
-            _sweep(sweep, [row for point in points for row in point.rows][-MOST_ROWS:])
+            rows = [_sweep_row(row) for point in points for row in point.rows][-MOST_ROWS:]
+            with st.expander(f"Last {numbers.count(len(rows), 'row')}"):
+                head = ["model", "planner", "mode", "alignment", "lower bound", totals_text.EXTENT, "error"]
+                st.html(markup.table(head, rows, numbers=(3, 4, 5)))
 
     draw_latest()
-
-
-def _sweep(sweep: Sweep, rows: list[dict[str, Any]]) -> None:
-    files = ", ".join(str(name) for name in sweep.request.get("sources", ()))
-    failed = f", {sweep.failed:,} failed" if sweep.failed else ""
-    progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {files}"
-    st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(progress, 160)))
-    with st.expander(f"Last {numbers.count(len(rows), 'row')}"):
-        head = ["model", "planner", "mode", "alignment", "lower bound", totals_text.EXTENT, "error"]
-        st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))
 
 
 def _sweep_row(row: dict[str, object]) -> list[str]:

@@ -7,21 +7,20 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.kit import arena_focus, controls
-from app.kit.frame import long_work, page_frame
-from app.kit.tensor import plan_drawing, tensor_card, tensor_table
+from app.kit import arena_focus, controls, long_work, page_frame, plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
 from app.pages.fix import changes_view
-from app.pages.graph import graph_view
-from app.session import history, opening, page_jobs, plan_rows, planning, state
+from app.pages.graph import page as graph_page
+from app.session import opening, page_jobs, plan_rows, planning, state
 from app.session.planning import Shown
-from app.texts import change_text, markup, numbers, tensor_text, totals_text
-from app.texts.change_text import ARENA_FIGURES
+from app.session.view_state import Choice
+from app.texts import markup, numbers, tensor_text, totals_text
+from app.texts.totals_text import ARENA_FIGURES
 from tmmu_core.formats.planfile.compare_plans import Comparison
 from tmmu_core.graph.model import MODES, PRESETS
 
 MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
-BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "order", "link")
+BASELINE_KINDS = ("sample", "file", opening.STORE_KIND, "planner", "mode", "preset", "order", "link")
 """Prefixes of ``Choice.baseline``. An entered text with any other prefix is a pasted link."""
 KIND_LABELS = {  # kinds of changes whose name needs an explanation → label
     "retimed": "retimed (first write or freed)",
@@ -34,58 +33,62 @@ def page() -> None:
     """Draw the view History, or the differences between the baseline and the current plan."""
     shown = page_frame.draw(allows_digest=True)
     chosen = state.choice()
-    has_history = history.url() or chosen.tab == "history"
+    has_history = opening.store_url() or chosen.tab == "history"
     if has_history and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
         history_view.draw(shown.opened.name)
         return
-    options = baselines(shown)
     if not chosen.baseline:
         st.html(markup.view_title("Choose a baseline: a planner, mode, preset, commit, sample or file"))
-        _pick(options, "")
+        _pick(shown, chosen)
         return
     target = planning.baseline_of(chosen)
     assert target is not None
     job = planning.plan_job(target)
     baseline = long_work.result(job, "Planning the baseline", "The baseline could not be planned")
     if baseline is None:
-        _pick(options, chosen.baseline)
+        _pick(shown, chosen)
         return
     if (repeatable := page_frame.choice_of_stopped_search(job, target)) is not None:
         state.choose(baseline=page_jobs.baseline_link(repeatable))
     left, right = (shown, baseline) if chosen.swapped else (baseline, shown)
     comparison = planning.comparison_of(left, right)
     moves = page_jobs.moves_of(chosen)
-    faults = []
-    for name, side in (("baseline", left), ("candidate", right)):
-        faults += [f"{name} is invalid"] if side.verdict is not None and not side.verdict.ok else []
-        faults += [f"{name} is incomplete"] if side.plan.incomplete else []
-    notes = [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
-    st.html(markup.view_title(title_of(left, right, comparison), [*notes, verdict(comparison, len(moves))]))
-    _pick(options, chosen.baseline)
+    _title(left, right, comparison, len(moves))
+    _pick(shown, chosen)
     if moves:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
         changes_view.draw_moves(moves)
     elif comparison.lines:
-        tables, listed = change_text.line_tables(comparison.lines, MOST_LINES)
+        tables, listed = totals_text.line_tables(comparison.lines, MOST_LINES)
         st.html(markup.heading("Growth at the peak", f"{listed}, largest change first"))
         for title, rows in tables:
             cells = [[*map(markup.esc, row)] for row in rows]
-            st.html(markup.table([title, *change_text.LINE_FIGURES], cells, numbers=(1, 2, 3, 4)))
+            st.html(markup.table([title, *totals_text.LINE_FIGURES], cells, numbers=(1, 2, 3, 4)))
     elif comparison.incomparable:
         _difference_table(comparison)
     if comparison.complete:
         body(left, right, comparison, plan_drawing.send_plan(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
-    arenas(comparison)
+    st.html(markup.heading("Arenas", "baseline → candidate"))
+    rows = []
+    for change in comparison.arenas:
+        name, *figures = map(markup.esc, totals_text.arena_change(change, comparison))
+        growth = ARENA_FIGURES.index("change")
+        css = {"+": "worse", "−": "better"}.get(figures[growth][:1], "")
+        figures[growth] = f'<span class="{css}">{figures[growth]}</span>'
+        rows.append([f"<b>{name}</b>", *figures])
+    sums = [[*map(markup.esc, total)] for total in totals_text.changes(comparison.left, comparison.right)]
+    st.html(markup.table(("arena", *ARENA_FIGURES), rows, numbers=(1, 2, 3, 4, 6, 7)))
+    st.html(markup.table(["all arenas", ""], sums))
     if not comparison.incomparable:  # otherwise, a table of differences or changes is above
         _difference_table(comparison)
 
 
-def baselines(shown: Shown) -> dict[str, str]:
-    """Return the baselines that the page offers: value of ``Choice.baseline`` → label."""
-    options: dict[str, str] = {}
-    chosen = state.choice()
+def _pick(shown: Shown, chosen: Choice) -> None:
+    """Draw the selection of the baseline and the button "Swap"."""
+    options: dict[str, str] = {}  # value of Choice.baseline → label
+    value = chosen.baseline
     if chosen.moves:
         options[chosen.baseline] = "the plan before Fix"
     if shown.opened.plan is None:
@@ -98,18 +101,14 @@ def baselines(shown: Shown) -> dict[str, str]:
         options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
         if shown.choice.order is not None:
             options["order:"] = "execution order of the file"
-    runs = history.with_store(lambda store: store.runs(chosen.model or shown.opened.name)) or ()
+    runs = opening.with_store(lambda store: store.runs(chosen.model or shown.opened.name)) or ()
     for k, run in enumerate(reversed(runs)):
-        if k < MOST_RUNS or history.source_of(run) == chosen.baseline:
+        if k < MOST_RUNS or opening.source_of(run) == chosen.baseline:
             size = numbers.short_bytes(run.extent_bytes)
-            options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
+            options[opening.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
     files = {source: f"opened file {name}" for source, name in opening.shelf().names()}
     files |= {f"sample:{sample.name}": f"sample {sample.title}" for sample in opening.samples()}
-    return options | {source: label for source, label in files.items() if source != shown.opened.source}
-
-
-def _pick(options: dict[str, str], value: str) -> None:
-    """Draw the selection of the baseline and the button "Swap". ``value``: the current baseline, or ""."""
+    options |= {source: label for source, label in files.items() if source != shown.opened.source}
     names = list(options) if value in options or not value else [value, *options]
 
     def changed(text: str | None) -> None:
@@ -121,12 +120,10 @@ def _pick(options: dict[str, str], value: str) -> None:
         widget = state.bind("baseline", value or None, changed)
         widget |= {"accept_new_options": True, "placeholder": "choose, or paste a link", "width": 460}
         widget |= {"format_func": lambda name: options.get(name, numbers.shortened(name, 60))}
-        is_swapped = state.choice().swapped
-        st.selectbox("Candidate" if is_swapped else "Baseline", names, index=None, **widget)
+        st.selectbox("Candidate" if chosen.swapped else "Baseline", names, index=None, **widget)
         hint = "Swap baseline and candidate." if value else "Choose a baseline first."
-        swap = {"swapped": not is_swapped}
-        icon = ":material/swap_horiz:"
-        controls.button("Swap", "swap", swap, kind="secondary", icon=icon, disabled=not value, help=hint)
+        look: dict[str, Any] = {"kind": "secondary", "icon": ":material/swap_horiz:", "help": hint}
+        controls.button("Swap", "swap", {"swapped": not chosen.swapped}, disabled=not value, **look)
 
 
 def name_of(side: Shown) -> str:
@@ -134,33 +131,34 @@ def name_of(side: Shown) -> str:
     return f"{page_frame.name_of(side)} · {side.plan.planner}"
 
 
-def title_of(left: Shown, right: Shown, comparison: Comparison) -> str:
-    """Return the title: ``resnet50, slots → auto: activations 9.19 MiB → 6.89 MiB (−2.30 MiB)``."""
+def _title(left: Shown, right: Shown, comparison: Comparison, moves: int) -> None:
+    """Draw ``resnet50, slots → auto: activations 9 MiB → 7 MiB (−2 MiB)`` and a verdict. ``moves``: changes by Fix."""
     title, name = f"{name_of(left)} → {name_of(right)}", page_frame.name_of(left)
     if name == page_frame.name_of(right):
         settings = map(totals_text.distinct_settings, (left.plan, right.plan), (right.plan, left.plan))
         title = f"{name}, {' → '.join(settings)}"
     if comparison.identical:
-        return f"{title}: identical"
-    *changed, total = totals_text.changed_sizes(left.plan, right.plan)
-    has_one_change = len(changed) == 1 and left.plan.arena_of.keys() == right.plan.arena_of.keys()
-    name, before, after = changed[0] if has_one_change else total
-    if before == after:
-        return f"{title}: {name} unchanged, {numbers.short_bytes(after)}"
-    sizes = f"{numbers.short_bytes(before)} → {numbers.short_bytes(after)}"
-    return f"{title}: {name} {sizes} ({numbers.delta_bytes(after - before)})"
-
-
-def verdict(comparison: Comparison, moves: int) -> str:
-    """Return the verdict as HTML; ``moves``: number of changes that Fix applied to the baseline."""
-    if moves:
-        return f'<span class="ok">{numbers.count(moves, "change")}</span>'
-    if not comparison.comparable:
-        return f'<span class="bad">not comparable: different {_field_text(comparison.incomparable[0].path)}</span>'
-    if comparison.identical:
-        return '<span class="ok">✓ identical</span>'
-    differ = numbers.count(int((comparison.kinds != 0).sum()), "tensor differs", "tensors differ")
-    return f'<span class="bad">≠ {differ if comparison.complete else "different plans"}</span>'
+        title += ": identical"
+    else:
+        *changed, total = totals_text.changed_sizes(left.plan, right.plan)
+        has_one_change = len(changed) == 1 and left.plan.arena_of.keys() == right.plan.arena_of.keys()
+        name, before, after = changed[0] if has_one_change else total
+        sizes = f"{numbers.short_bytes(before)} → {numbers.short_bytes(after)} ({numbers.delta_bytes(after - before)})"
+        title += f": {name} {sizes if before != after else f'unchanged, {numbers.short_bytes(after)}'}"
+    faults = []
+    for name, side in (("baseline", left), ("candidate", right)):
+        faults += [f"✗ the {name} is invalid"] if side.verdict is not None and not side.verdict.ok else []
+        faults += [f"✗ the {name} is incomplete"] if side.plan.incomplete else []
+    is_good = moves > 0 or comparison.identical
+    if not is_good and comparison.incomparable:
+        faults.append(f"not comparable: different {_field_text(comparison.incomparable[0].path)}")
+    elif not is_good:
+        differ = numbers.count(int((comparison.kinds != 0).sum()), "tensor differs", "tensors differ")
+        faults.append(f"≠ {differ if comparison.complete else 'different plans'}")
+    notes = [f'<span class="bad">{fault}</span>' for fault in faults]
+    if is_good:
+        notes.append(f'<span class="ok">{numbers.count(moves, "change") if moves else "✓ identical"}</span>')
+    st.html(markup.view_title(title, notes))
 
 
 def _difference_table(comparison: Comparison) -> None:
@@ -168,7 +166,7 @@ def _difference_table(comparison: Comparison) -> None:
     if comparison.first is not None:
         rows.append(("first different field", comparison.first))
     rows += [("settings", difference) for difference in comparison.context]
-    cells = [[kind, *map(markup.esc, (_field_text(field.path), change_text.sides(field)))] for kind, field in rows]
+    cells = [[kind, *map(markup.esc, (_field_text(field.path), totals_text.sides(field)))] for kind, field in rows]
     if cells:
         st.html(markup.heading("Different settings and fields", "baseline → candidate"))
         st.html(markup.table(["", "where", "values"], cells))
@@ -183,32 +181,32 @@ def _field_text(path: str) -> str:
     return field.replace("ir_", "graph ").removesuffix("_bytes").replace("_", " ") + tensor
 
 
-def arenas(comparison: Comparison) -> None:
-    """Draw a table of figures per arena and a table of the totals, baseline → candidate."""
-    st.html(markup.heading("Arenas", "baseline → candidate"))
-    rows = []
-    for change in comparison.arenas:
-        name, *figures = map(markup.esc, change_text.arena_row(change, comparison))
-        growth = ARENA_FIGURES.index("change")
-        css = {"+": "worse", "−": "better"}.get(figures[growth][:1], "")
-        figures[growth] = f'<span class="{css}">{figures[growth]}</span>'
-        rows.append([f"<b>{name}</b>", *figures])
-    sums = [[*map(markup.esc, total)] for total in totals_text.changes(comparison.left, comparison.right)]
-    st.html(markup.table(("arena", *ARENA_FIGURES), rows, numbers=(1, 2, 3, 4, 6, 7)))
-    st.html(markup.table(["all arenas", ""], sums))
-
-
 @st.fragment
 def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None:
     """Draw the maps or graphs and the changed tensors. A selection reruns only this function."""
-    arena = arena_focus.follow_selection(right.plan, most_changed_arena(comparison))
+    plan, rows = comparison.right, comparison.right_row[comparison.kinds != 0]
+    with_changes, main = np.unique(plan.arena[rows[rows >= 0]]).tolist(), totals_text.main_arena(plan)
+    growth = {name: abs(after - before) for name, before, after in totals_text.changed_sizes(comparison.left, plan)}
+    # The default is the arena whose size changed most, then one with changed tensors, then the main arena.
+    ranks = [(growth.get(a.name, 0), k in with_changes, a.name == main, a.name) for k, a in enumerate(plan.arenas)]
+    arena = arena_focus.follow_selection(right.plan, max(ranks)[-1] if ranks else "")
     have_graphs = left.solution is not None and right.solution is not None
     layouts = ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])]
     layout = controls.switch("Layout", layouts, default="Overlaid", key="w.how")
     if layout == "Overlaid":
         plan_drawing.canvas(handle, key="compare-over", height=480, arena=arena)
     else:
-        _side_by_side(left, right, None if layout == "Graphs" else handle, arena)
+        sizes = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
+        options: dict[str, Any] = {"link": "compare", "show_baseline": False, "height": 430, "arena": arena}
+        options["reach"] = max(sizes, default=0)  # the maps have the same scale
+        sides = ("Baseline", left), ("Candidate", right)
+        for column, (name, side) in zip(st.columns(2, gap="small"), sides, strict=True):
+            with column:
+                st.html(markup.heading(f"{name}: {name_of(side)}"))
+                if layout == "Graphs":
+                    graph_page.draw(side, f"graph-{name}")
+                else:
+                    plan_drawing.canvas(handle, key=f"compare-{name}", plan_index=int(side is left), **options)
     arena = arena or arena_focus.arena(right)
     if arena in left.plan.arena_of:
         found = plan_rows.first_difference(left, right, arena)
@@ -218,32 +216,9 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
     state.write_link()
 
 
-def most_changed_arena(comparison: Comparison) -> str:
-    """Return the arena whose size changed most. On a tie, prefer one with changed tensors, then the main arena."""
-    plan, rows = comparison.right, comparison.right_row[comparison.kinds != 0]
-    changed, main = np.unique(plan.arena[rows[rows >= 0]]).tolist(), totals_text.main_arena(plan)
-    growth = {name: abs(after - before) for name, before, after in totals_text.changed_sizes(comparison.left, plan)}
-    ranks = [(growth.get(a.name, 0), k in changed, a.name == main, a.name) for k, a in enumerate(plan.arenas)]
-    return max(ranks)[-1] if ranks else ""
-
-
-def _side_by_side(left: Shown, right: Shown, handle: Any | None, arena: str | None) -> None:
-    """Draw the maps of the two plans with the same scale; without ``handle``, draw their graphs."""
-    sizes = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
-    options: dict[str, Any] = {"link": "compare", "show_baseline": False, "height": 430, "arena": arena}
-    for column, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
-        with column:
-            st.html(markup.heading(f"{name}: {name_of(side)}"))
-            if handle is None:
-                graph_view.draw(side, f"graph-{name}")
-            else:
-                options |= {"reach": max(sizes, default=0), "plan_index": int(side is left)}
-                plan_drawing.canvas(handle, key=f"compare-{name}", **options)
-
-
 def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     """Draw the table of changes per tensor."""
-    kinds = change_text.kind_rows(comparison, numbers.short_bytes)
+    kinds = totals_text.kind_rows(comparison, numbers.short_bytes)
     labels = {name: f"{KIND_LABELS.get(name, name.replace('_', ' '))} {count} ({size})" for name, count, size in kinds}
     if not labels:
         st.html(markup.empty("No tensor changed", "Offsets, sizes and live ranges are equal in both plans."))
@@ -254,8 +229,8 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     listed = comparison.largest(picked, MOST_CHANGES)
     note = f"{numbers.of(len(listed), total, 'changed tensor')}, largest first; baseline → candidate; click to select"
     st.html(markup.heading("Changes per tensor", note))
-    columns = ["tensor", "change", *change_text.TENSOR_FIGURES]
-    table = pd.DataFrame([change_text.tensor_row(change, comparison) for change in listed], columns=columns)
+    columns = ["tensor", "change", *totals_text.TENSOR_FIGURES]
+    table = pd.DataFrame([totals_text.tensor_change(change, comparison) for change in listed], columns=columns)
     if not (baseline.plan.has_slots and candidate.plan.has_slots):
         table = table.drop(columns="slot")
     selected = state.choice().selected

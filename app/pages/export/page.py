@@ -5,10 +5,9 @@ from functools import partial
 
 import streamlit as st
 
-from app.kit import controls, downloads
+from app.kit import controls, downloads, long_work, page_frame
 from app.kit.charts import draw_chart
-from app.kit.frame import long_work, page_frame
-from app.pages.plan.measured import bars
+from app.pages.plan.page import bars
 from app.report.pictures import HEIGHT, LOOKS, MAX_SIDE, MIN_SIDE, WIDTH, Sheet
 from app.session import page_jobs, planning, review, state
 from app.session.planning import Shown
@@ -28,7 +27,17 @@ def page() -> None:
     st.html(markup.view_title(f"Export {page_frame.name_of(shown)}"))
     left, right = st.columns([0.5, 0.5], gap="large")
     with left:
-        report(shown, stem)
+        st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
+        choice = planning.baseline_of(state.choice())
+        job = planning.plan_job(choice) if choice else None
+        baseline = job.result() if job and job.wait(planning.WAIT_SECONDS) and job.succeeded else None
+        name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
+        hint = None if baseline else "Choose a baseline on Compare first."
+        label, has_baseline = for_markdown(f"Compare with {name}"), baseline is not None
+        with_baseline = st.checkbox(label, value=has_baseline, disabled=not has_baseline, help=hint)
+        dark = st.checkbox("Dark theme", key="w.report-dark")
+        build = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
+        controls.download("Download report", f"{stem}.report.html", build, type="primary")
         _pictures(shown)
         is_over = bool(over_limits(shown.plan, shown.choice.budget))
         note = "verifies this plan" if shown.opened.plan is not None else "reproduces this plan exactly"
@@ -51,21 +60,6 @@ def page() -> None:
                     st.html(f'<div class="tm">{text}</div>')
                 if name.endswith(".tflite") and installed("tflite_micro"):
                     draw_measurement(shown, make)
-
-
-def report(shown: Shown, stem: str) -> None:
-    """Draw the download of the HTML report, with checkboxes for the baseline of Compare and for the dark theme."""
-    st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
-    choice = planning.baseline_of(state.choice())
-    job = planning.plan_job(choice) if choice else None
-    baseline = job.result() if job and job.wait(planning.WAIT_SECONDS) and job.succeeded else None
-    name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
-    hint = None if baseline else "Choose a baseline on Compare first."
-    label, has_baseline = for_markdown(f"Compare with {name}"), baseline is not None
-    with_baseline = st.checkbox(label, value=has_baseline, disabled=not has_baseline, help=hint)
-    dark = st.checkbox("Dark theme", key="w.report-dark")
-    make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
-    controls.download("Download report", f"{stem}.report.html", make, type="primary")
 
 
 def _pictures(shown: Shown) -> None:

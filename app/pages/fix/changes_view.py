@@ -9,22 +9,21 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from app.kit import long_work, plan_drawing, tensor_table
 from app.kit.charts import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
-from app.kit.frame import long_work
-from app.kit.tensor import plan_drawing, tensor_table
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
-from app.session.work.jobs import Job
 from app.texts import markup, numbers
 from app.texts.fit_text import bound_lines, limit_text, module_table, peak_text, result_text, unknown_operators
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind, Move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.search.candidates import pareto
-from tmmu_core.fitting.search.overviews import WhatIf
-from tmmu_core.graph.assumed_sizes import size_range
+from tmmu_core.graph.checks import size_range
 from tmmu_core.plans.figures.metrics import over_limits, totals
 
+CHOSEN = "fit.move"  # session key: (kind, description) of the selected change, whose plan the page previews
+MOST_LISTED = 40
 KINDS: dict[Kind, str] = {
     "planner": "another planner",
     "order": "another order",
@@ -38,19 +37,21 @@ KINDS: dict[Kind, str] = {
 
 def draw(shown: Shown) -> None:
     """Draw the changes that make the plan fit its limit. Without a limit, draw the ranking of single changes."""
-    choice, capacity = state.choice(), limit_of(shown)
-    if capacity is None:
+    choice, budget = state.choice(), shown.choice.budget
+    limited = {arena.name: arena.capacity_bytes for arena in shown.plan.arenas if arena.headroom_bytes is not None}
+    if not limited and budget is None:
         st.html(markup.view_title("No memory limit. Enter a limit above to find changes that make the plan fit"))
-        _draw_ranking(page_jobs.ranked_changes(choice, _kinds()), totals(shown.plan).extent_bytes)
+        _draw_ranking(totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
             unlimited = Capacity(numbers.UNLIMITED)
             _memory(shown, preview, unlimited)
             _buttons(shown, preview, unlimited)
         return
+    capacity = Capacity(budget, limited)
     search = page_jobs.fit_search(choice, capacity, _kinds())
     search.wait(planning.WAIT_SECONDS)
-    fits = not over_limits(shown.plan, shown.choice.budget)
+    fits = not over_limits(shown.plan, budget)
     needed = f"{'Fits' if fits else 'Does not fit'}: needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}"
     needed += f", limit {limit_text(capacity)}"
     st.html(markup.view_title(result_text(search.result()) if search.succeeded else needed))
@@ -64,13 +65,6 @@ def draw(shown: Shown) -> None:
     fitted = long_work.result(search, "Making it fit", "The search failed")
     if fitted is not None:
         _draw_result(shown, fitted, capacity)
-
-
-def limit_of(shown: Shown) -> Capacity | None:
-    """Return the limits of the plan: its budget and the capacities of its arenas; ``None`` without a limit."""
-    budget = shown.choice.budget
-    limited = {arena.name: arena.capacity_bytes for arena in shown.plan.arenas if arena.headroom_bytes is not None}
-    return Capacity(budget, limited) if limited or budget is not None else None
 
 
 def _kinds() -> frozenset[Kind]:
@@ -127,13 +121,19 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         else:
             least = min(capacity.limited_bytes(point.plan) for point in points)
             lowest = fitted.lower_bound_for(capacity)
-            limit = (
-                "the lower bound of all changes" if least == lowest else f"lower bound {numbers.short_bytes(lowest)}"
-            )
-            st.html(f'<div class="tm">Smallest plan found: {numbers.short_bytes(least)}, {limit}</div>')
-    _draw_modules(replace(fitted, best=preview))
+            bound = "the lower bound of all changes"
+            bound = bound if least == lowest else f"lower bound {numbers.short_bytes(lowest)}"
+            st.html(f'<div class="tm">Smallest plan found: {numbers.short_bytes(least)}, {bound}</div>')
+    previewed = replace(fitted, best=preview)
+    titles, rows = module_table(previewed)
+    if rows:
+        note = "activations: read by the backward pass; kept: not recomputed or offloaded"
+        st.html(markup.heading("Memory by module", note))
+        st.html(f'<div class="tm soft">{markup.esc(peak_text(previewed))}</div>')
+        cells = [[markup.esc(cell) for cell in row] for row in rows]
+        st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
     _memory(shown, preview, capacity)
-    _draw_ranking(page_jobs.ranked_changes(state.choice(), _kinds()), fitted.start.extent_bytes)
+    _draw_ranking(fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
@@ -212,9 +212,9 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     """
     fig = figure(260)
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes
-    marker_styles = [(LIVE, "circle") if value <= limit else (BAD, "x") for value in y]
     marker: dict[str, Any] = {"size": [15 if candidate is chosen else 10 for candidate in curve]}
-    marker |= {"color": [colour for colour, _ in marker_styles], "symbol": [symbol for _, symbol in marker_styles]}
+    marker["color"] = [LIVE if value <= limit else BAD for value in y]
+    marker["symbol"] = ["circle" if value <= limit else "x" for value in y]
     moved = [c.cost.moved_bytes for c in curve]
     percent = 100 / max(flops, 1)
     x: list[float]
@@ -231,15 +231,11 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     ]
     # The current plan has no cost: its marker is on the axis, which would clip half of it.
     options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "cliponaxis": False}
-    add_curve(fig, x, y, "", LINE, texts=texts, hover="%{customdata}", **options)
+    add_curve(fig, x, y, "", LINE, customdata=texts, hover="%{customdata}", **options)
     limit_line(fig, limit)
     fig.update_xaxes(axis)
     fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)
     return fig.update_layout(clickmode="event+select")
-
-
-CHOSEN = "fit.move"  # session key: (kind, description) of the selected change, whose plan the page previews
-MOST_LISTED = 40
 
 
 def draw_moves(moves: Sequence[Move]) -> None:
@@ -256,19 +252,9 @@ def draw_moves(moves: Sequence[Move]) -> None:
     st.html(markup.table([head[k] for k in shown], cells, numbers=range(1, len(shown) - 1)))
 
 
-def _draw_modules(fitted: Fitted) -> None:
-    """Draw the memory of each module and the node at the peak; draw nothing for a graph without a backward pass."""
-    titles, rows = module_table(fitted)
-    if not rows:
-        return
-    note = "activations: read by the backward pass; kept: not recomputed or offloaded"
-    st.html(markup.heading("Memory by module", note))
-    st.html(f'<div class="tm soft">{markup.esc(peak_text(fitted))}</div>')
-    st.html(markup.table(titles, [[markup.esc(cell) for cell in row] for row in rows], numbers=range(1, len(titles))))
-
-
-def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:
+def _draw_ranking(current_bytes: int) -> None:
     """Draw the table of single changes: other planners, then the largest savings. A click previews the plan."""
+    job = page_jobs.ranked_changes(state.choice(), _kinds())
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
         return
@@ -284,17 +270,12 @@ def _draw_ranking(job: Job[WhatIf], current_bytes: int) -> None:
         hint = "A combination of changes may: if a memory limit is set, the page searches combinations."
         st.html(markup.empty("No single change saves memory", hint))
         return
-    table = pd.DataFrame(
-        {
-            "change": [move.kind for move in listed],
-            "saved": [move.bytes for move in listed],
-            "share of plan": [numbers.percent(move.bytes, current_bytes) for move in listed],
-            "details": [move.what for move in listed],
-            "extra FLOPs": [move.cost.extra_flops for move in listed],
-            "transferred": [move.cost.moved_bytes for move in listed],
-            "why it is allowed": [move.why for move in listed],
-        }
-    )
+    columns = ["change", "saved", "share of plan", "details", "extra FLOPs", "transferred", "why it is allowed"]
+    rows = []
+    for move in listed:
+        share, cost = numbers.percent(move.bytes, current_bytes), move.cost
+        rows.append((move.kind, move.bytes, share, move.what, cost.extra_flops, cost.moved_bytes, move.why))
+    table = pd.DataFrame(rows, columns=columns)
     table = table.drop(columns=[name for name in ("extra FLOPs", "transferred") if not table[name].any()])
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
     selected = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)

@@ -4,9 +4,8 @@ import time
 
 import streamlit as st
 
-from app.kit import arena_focus, controls
+from app.kit import arena_focus, controls, long_work, page_frame
 from app.kit.charts import draw_chart, search_chart
-from app.kit.frame import long_work, page_frame
 from app.pages.fix import changes_view
 from app.session import planning, state
 from app.session.planning import Shown
@@ -42,7 +41,7 @@ def page() -> None:
 def planners(shown: Shown) -> None:
     """Run all planners, one after the other, and list their plans."""
     plans: dict[str, Plan] = {}
-    errors: dict[str, TmmuError] = {}
+    failed: list[list[str]] = []  # rows of the table
     running, deadline = None, time.monotonic() + planning.WAIT_SECONDS
     for name in planning.planners_for(shown.opened):
         chosen = planning.minimising(state.choice(), name)
@@ -54,26 +53,45 @@ def planners(shown: Shown) -> None:
             try:
                 plans[name] = job.result().plan
             except TmmuError as error:
-                errors[name] = error
+                reason = " ".join(filter(None, (f"failed: {error.message}", error.hint)))
+                if shown.opened.instance is not None and _selects_memories(name):
+                    reason = "needs a graph: it selects memories by tensor role"
+                failed.append([markup.esc(name), f'<span class="soft">{markup.esc(reason)}</span>'])
         elif is_next:
             running = name, job
-    st.html(markup.view_title(view_title(shown, plans)))
+    names = sorted(plans, key=lambda name: (_selects_memories(name), *_best_first(plans[name], name)))
+    valid = [name for name in names if _status(plans[name]) != INVALID and not _selects_memories(name)]
+    st.html(markup.view_title(view_title(shown, plans, valid)))
     if running is not None:  # the page runs again when this planner ends, and starts the next one
         name, job = running
         long_work.progress(job, f"Planning with {name}")
-    st.html(_table(shown, plans, errors))
+    arena = arena_focus.arena(shown)
+    rows = [*(_row(name, plans[name], arena) for name in names), *failed]
+    head = ["planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout"]
+    head += [totals_text.COST] if any(len(row) > len(head) for row in rows) else []
+    current = names.index(shown.choice.planner) if shown.choice.planner in names else -1
+    st.html(markup.table(head, rows, numbers=(1, 2, 3, 5, 7), now=current))
     plan_in_table = plans.get(shown.choice.planner or "")
     if plan_in_table is not None and plan_in_table.layout_hash != shown.plan.layout_hash:
         st.caption("The current plan is not listed: its planner stopped when the plan fitted the memory limit.")
-    _search_curves(plans, arena_focus.arena(shown))
+    drawn: list[tuple[SearchPoint, ...]] = []  # equal curves are drawn once
+    for name, plan in plans.items():
+        points = search_progress(plan, arena) if arena in plan.arena_of else ()
+        if len(points) < 2 or points in drawn:
+            continue
+        drawn.append(points)
+        nodes = plan.notes[arena].get("nodes")
+        note = "optimal" if points[-1].bound == points[-1].extent else "not proven optimal"
+        st.html(markup.heading(f"{name}: size and proven bound of {arena} during the search", note))
+        fig = search_chart(points, nodes if isinstance(nodes, int) else 0)
+        draw_chart(fig, f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}")
 
 
-def view_title(shown: Shown, plans: dict[str, Plan]) -> str:
+def view_title(shown: Shown, plans: dict[str, Plan], best_first: list[str]) -> str:
     """Return the title: ``portfolio is best: 105 MiB, the lower bound; greedy needs 2.2 % more``."""
-    valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _selects_memories(name)]
-    if not valid:
+    if not best_first:
         return "No planner has a valid plan"
-    best = min(valid, key=lambda name: _best_first(plans[name], name))
+    best = best_first[0]
     figures, current_size = totals(plans[best]), totals(shown.plan).extent_bytes
     size = figures.extent_bytes
     gap = "the lower bound" if not figures.gap[0] else f"{numbers.over_bound(*figures.gap)} over the lower bound"
@@ -82,7 +100,7 @@ def view_title(shown: Shown, plans: dict[str, Plan]) -> str:
         result = f"reuse cost {figures.reuse_cost:,}"
     elif current_size > size:
         result += f"; {shown.plan.planner} needs {numbers.percent(current_size - size, size)} more"
-    equal = sum(_best_first(plans[name], name)[:3] == _best_first(plans[best], best)[:3] for name in valid) - 1
+    equal = sum(_best_first(plans[name], name)[:3] == _best_first(plans[best], best)[:3] for name in best_first[1:])
     names = f"{best} and {numbers.count(equal, 'other')} are" if equal else f"{best} is"
     return f"{names} best: {result}"
 
@@ -103,21 +121,6 @@ def _best_first(plan: Plan, name: str) -> tuple[bool, int, int, int, str]:
     return is_over, sums.reuse_cost or 0, sums.extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name
 
 
-def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -> str:
-    names = sorted(plans, key=lambda name: (_selects_memories(name), *_best_first(plans[name], name)))
-    arena = arena_focus.arena(shown)
-    rows = [_row(name, plans[name], arena) for name in names]
-    for name, error in errors.items():
-        reason = " ".join(filter(None, (f"failed: {error.message}", error.hint)))
-        if shown.opened.instance is not None and _selects_memories(name):
-            reason = "needs a graph: it selects memories by tensor role"
-        rows.append([markup.esc(name), f'<span class="soft">{markup.esc(reason)}</span>'])
-    head = ["planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout"]
-    head += [totals_text.COST] if any(len(row) > len(head) for row in rows) else []
-    current = names.index(shown.choice.planner) if shown.choice.planner in names else -1
-    return markup.table(head, rows, numbers=(1, 2, 3, 5, 7), now=current)
-
-
 def _row(name: str, plan: Plan, arena: str) -> list[str]:
     figures, status = totals(plan), _status(plan)
     arena = arena if arena in plan.arena_of else totals_text.main_arena(plan)
@@ -135,21 +138,6 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
         f'<span class="mono">{numbers.short_hash(plan.layout_hash)}</span>',
         *([] if figures.reuse_cost is None else [f"{figures.reuse_cost:,}{excess}"]),
     ]
-
-
-def _search_curves(plans: dict[str, Plan], arena: str) -> None:
-    """Draw each planner's curves of arena size and lower bound over its search nodes. Equal curves are drawn once."""
-    drawn: list[tuple[SearchPoint, ...]] = []
-    for name, plan in plans.items():
-        points = search_progress(plan, arena) if arena in plan.arena_of else ()
-        if len(points) < 2 or points in drawn:
-            continue
-        drawn.append(points)
-        nodes = plan.notes[arena].get("nodes")
-        note = "optimal" if points[-1].bound == points[-1].extent else "not proven optimal"
-        st.html(markup.heading(f"{name}: size and proven bound of {arena} during the search", note))
-        fig = search_chart(points, nodes if isinstance(nodes, int) else 0)
-        draw_chart(fig, f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}")
 
 
 page()

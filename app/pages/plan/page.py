@@ -1,26 +1,32 @@
 """The page Plan: the memory map of one plan and its views, which share the selected tensor, step and arena."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus, controls, review_panel
-from app.kit.frame import page_frame
-from app.kit.tensor import plan_drawing, tensor_card, tensor_table
-from app.pages.plan import measured, reuse_view, step_views
-from app.session import plan_rows, planning, state
+from app.kit import arena_focus, controls, long_work, page_frame, plan_drawing, review_panel, tensor_card, tensor_table
+from app.kit.charts import FAINT, LINE, LIVE, bytes_axis, draw_chart, figure
+from app.pages.plan import step_views
+from app.session import page_jobs, planning, state
+from app.session.opening import content_of
 from app.session.planning import Shown
+from app.session.work.jobs import job_table
 from app.texts import markup, numbers
+from tmmu_core.base.escaping import natural_key
 from tmmu_core.planners.problem import GIVEN
+from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_of, storages_of
+from tmmu_core.runtime.measure.measure_model import PLANNER, runtime_of
 
 ROOM = 300  # height in pixels of everything above and below the map; the map gets the remaining height of the window
 STEP_VIEWS: dict[str, Callable[[Shown], None]] = {  # view of one step → function that draws it below a smaller map
     "peak": step_views.draw_peak,
     "fragmentation": step_views.draw_fragmentation,
     "snapshot": step_views.draw_snapshot,
-    "reuse": reuse_view.draw,
+    "reuse": step_views.draw_reuse,
 }
 
 
@@ -31,7 +37,17 @@ def page() -> None:
         st.html(markup.empty("No tensors", "This plan has no tensors. Open another file."))
         return
     if shown.opened.instance is not None and shown.opened.instance.packing is not None:
-        _given_offsets(shown, shown.opened.instance.notes)
+        is_given, notes = shown.choice.planner == GIVEN, "; ".join(shown.opened.instance.notes)
+        text = "These offsets are from the file." if is_given else "The file also has offsets."
+        note = f'<span class="soft">{markup.esc(notes[:1].upper() + notes[1:])}</span>'
+        label = "Plan again and compare" if is_given else f"Compare the file's offsets with {shown.choice.planner}"
+        with controls.row("given"):
+            clicked = st.button(label, key="again", type="primary" if is_given else "secondary")
+            st.html(f'<div class="tm">{text} {note}</div>')
+        if clicked:
+            changes = planning.best_plan_changes(shown.choice) if is_given else {}
+            state.choose(**changes | {"baseline": f"planner:{GIVEN}", "swapped": False})
+            st.switch_page("pages/compare/page.py")
     titles = {"map": "Map", "peak": "Peak", "device": "Device", "fragmentation": "Fragmentation"}
     if len(shown.plan.arenas) < 2:
         del titles["device"]
@@ -45,21 +61,7 @@ def page() -> None:
         st.html(markup.arena_table(shown.plan.arenas, slots=shown.plan.has_slots))
         st.html(markup.chips(page_frame.facts(shown)))
     page_frame.findings(shown)
-    measured.draw(shown)
-
-
-def _given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
-    is_given, notes = shown.choice.planner == GIVEN, "; ".join(instance_notes)
-    with controls.row("given"):
-        text = "These offsets are from the file." if is_given else "The file also has offsets."
-        label = "Plan again and compare" if is_given else f"Compare the file's offsets with {shown.choice.planner}"
-        clicked = st.button(label, key="again", type="primary" if is_given else "secondary")
-        st.html(f'<div class="tm">{text} <span class="soft">{markup.esc(notes[:1].upper() + notes[1:])}</span></div>')
-    if clicked:
-        if is_given:
-            state.choose(**planning.best_plan_changes(shown.choice))
-        state.choose(baseline=f"planner:{GIVEN}", swapped=False)
-        st.switch_page("pages/compare/page.py")
+    _draw_measured(shown)
 
 
 @st.fragment
@@ -117,27 +119,75 @@ def _step_range(shown: Shown) -> None:
     span, plan, arena = state.choice().span, shown.plan, arena_focus.arena(shown)
     if span is None or span[0] >= plan.steps:
         return
-    buffers, (peak, step) = plan_rows.buffers_in_range(shown, span, arena)
+    first, end = span[0], min(span[1], plan.steps)
+    storages = storages_of(plan)
+    live_steps = np.minimum(storages.death, end) - np.maximum(storages.birth, first)
+    live = np.flatnonzero((storages.arena == arena_number(plan, arena)) & (live_steps > 0))
+    columns = (storages.head[live], storages.size[live], live_steps[live])
+    buffers: list[tuple[int, int, int]] = list(zip(*(column.tolist() for column in columns), strict=True))
+    buffers.sort(key=lambda row: (-row[1] * row[2], natural_key(plan.tensor_ids[row[0]])))
+    # The curve has a point for each change of the live bytes. The point that applies at ``first`` may be before it.
+    points = curve_points_of(plan)
+    start = points.at(first)
+    index, peak = peak_of(live_bytes(plan, arena)[start : points.at(end - 1) + 1])
+    step = max(first, int(points.steps[start + index]))
     byte_steps = sum(size * steps for _, size, steps in buffers)
-    mean = byte_steps // (min(span[1], plan.steps) - span[0])
+    mean = byte_steps // (end - first)
     title = f"Steps {numbers.live_range(*span)} of {arena}: {numbers.count(len(buffers), 'buffer')}, peak "
     title += f"{numbers.short_bytes(peak)} at {numbers.step(step)}, mean {numbers.short_bytes(mean)}"
     with controls.row("step-range"):
         st.html(markup.heading(title, "most bytes × steps first; click a row to select"))
         controls.button("✕", "no-range", {"span": None}, help="Clear the range")
-    listed = buffers[: tensor_table.MOST_ROWS]
-    table = pd.DataFrame(
-        {
-            "tensor": [plan.tensor_ids[row] for row, _, _ in listed],
-            "size": [size for _, size, _ in listed],
-            "steps in range": [steps for _, _, steps in listed],
-            "share of bytes × steps": [numbers.percent(size * steps, byte_steps) for _, size, steps in listed],
-            "first write": [int(plan.birth[row]) for row, _, _ in listed],
-            "freed": [int(plan.death[row]) for row, _, _ in listed],
-        }
-    )
+    titles = ["tensor", "size", "steps in range", "share of bytes × steps", "first write", "freed"]
+    rows = [
+        (plan.tensor_ids[row], size, steps, numbers.percent(size * steps, byte_steps), plan.birth[row], plan.death[row])
+        for row, size, steps in buffers[: tensor_table.MOST_ROWS]
+    ]
+    table = pd.DataFrame(rows, columns=titles)
     key = f"range.{shown.key}.{arena}.{span[0]}.{span[1]}"
     tensor_table.selectable_table(table, key, state.choice().selected, height=260)
 
 
-page()
+def _draw_measured(shown: Shown) -> None:
+    """Draw the measured memory, or the button that starts the measurement; nothing for a file that no runtime runs."""
+    if shown.opened.graph is None or not (runtime := runtime_of(content_of(shown.opened.source)[0])):
+        return
+    choice = state.choice()
+    is_started = job_table().known(page_jobs.run_key(choice)) is not None
+    with st.expander(f"Measured by {runtime}", expanded=is_started):
+        if not is_started:
+            st.caption(f"Runs the model in a separate process and compares its memory with the plan of {PLANNER}.")
+            if not st.button(f"Measure with {runtime}", key="measure"):
+                return
+        job = page_jobs.model_run(choice)
+        title, failed = f"Measuring with {runtime}", f"{runtime} could not run the model"
+        measured = long_work.result(job, title, failed, source=shown.opened.name, timeout=0)
+        if measured is None:
+            return
+        runtime_bytes, plan_bytes, bound = measured.theirs, measured.planned.ours, measured.planned.bound
+        fig = bars((measured.runtime, runtime_bytes), (f"plan of {PLANNER}", plan_bytes), bound)
+        draw_chart(fig, f"measured.{shown.key}")
+        texts = [numbers.full_bytes(size) for size in (runtime_bytes, plan_bytes, bound)]
+        st.caption(f"{measured.runtime}: {texts[0]}; plan of {PLANNER}: {texts[1]}; lower bound {texts[2]}.")
+        amounts = [(cause, ("−" if n < 0 else "+") + numbers.full_bytes(abs(n))) for cause, n in measured.difference()]
+        items = "".join(f"<li><b>{amount}</b> {markup.esc(cause)}</li>" for cause, amount in amounts)
+        st.html(f'<div class="tm">Difference from the lower bound:<ul>{items}</ul></div>')
+
+
+def bars(first: tuple[str, int], second: tuple[str, int], bound: int) -> go.Figure:
+    """Return horizontal bars of two sizes ``(label, bytes)`` and of the lower bound."""
+    sizes = dict([first, second, ("lower bound", bound)])
+    hover = [f"{label} {numbers.full_bytes(size)}" for label, size in sizes.items()]
+    texts = [numbers.short_bytes(size) for size in sizes.values()]
+    fig = figure(132)
+    text_options = {"text": texts, "textposition": "auto", "hovertext": hover, "hoverinfo": "text"}
+    bar_options = {"orientation": "h", "marker": {"color": [LINE, LIVE, FAINT]}}
+    fig.add_bar(x=list(sizes.values()), y=list(sizes), **bar_options, **text_options)
+    fig.update_xaxes(bytes_axis(max(sizes.values())), rangemode="tozero", fixedrange=True)
+    fig.update_yaxes(autorange="reversed", fixedrange=True)
+    fig.update_layout(margin={"l": 110, "r": 14, "t": 4, "b": 24}, bargap=0.3)
+    return fig
+
+
+if __name__ == "__main__":  # Streamlit runs a page as a script
+    page()

@@ -1,4 +1,4 @@
-"""The views of the bytes at one step: Peak (live buffers), Fragmentation (waste ledger, slots), Snapshot (history)."""
+"""The views below the map: Peak (live buffers), Fragmentation (waste ledger, slots), Snapshot (history), Reuse cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,21 +9,25 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus, charts, controls
-from app.kit.charts import draw_chart, figure
-from app.kit.tensor import tensor_table
+from app.kit import arena_focus, controls, tensor_table
+from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line, steps_axis
 from app.report.pictures import ACCOUNT_LOOKS
 from app.session import plan_rows, state
-from app.session.planning import Shown
+from app.session.planning import Shown, request_of
 from app.session.work.jobs import job_table
 from app.texts import markup, numbers, palette
 from app.texts.palette import CATEGORY_COLOURS
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import KEYS, History
+from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.analysis.reuse_costs import CostPoint, cost_curve, costly_reuses
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, slot_reports, waste_ledger
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.figures.metrics import line_of
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.making.make import problems_as_requested
+from tmmu_core.plans.model import ArenaSummary, Plan
 
+MOST_TOTALS, MOST_REUSES = 40, 50  # rows of a table
+SAMPLES = 4_000  # points of a curve; a screen does not show more
 MOST_BOXES = 600  # maximum number of buffers with their own box; one more box shows the sum of the others
 MOST_LEVELS = 12  # nested groups around a buffer
 
@@ -38,35 +42,30 @@ def draw_peak(shown: Shown) -> None:
     plan = shown.plan
     arena, step = arena_focus.drawn_arena(plan), arena_focus.step_of(shown)
     buffers = storages_alive(plan, step, arena)
-    st.html(markup.view_title(peak_title(shown, arena, step, buffers)))
+    where, at = arena or "all arenas", numbers.step(step, numbers.shortened(plan.node_at(step)))
+    at = f"the peak, {at}" if step == arena_focus.peak_step(shown, arena) else at
+    title = f"No live bytes in {where} at {at}"
+    if buffers:
+        total = sum(size for _, size in buffers)
+        largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "live buffer")
+        title = f"{numbers.short_bytes(total)} of {where} in {count} at {at}; the largest takes {largest}"
+    st.html(markup.view_title(title))
     groupings = _groupings(shown)
     names = list(groupings)
     chosen = controls.switch("Group by", names, default=names[0], key="w.peak-group")
     name = chosen if chosen in groupings else names[0]  # the choice is kept when a file with other groupings is opened
     note = "area = bytes; click a group to enlarge it, or a buffer to select it"
     st.html(markup.heading(f"Live buffers by {name}", note))
-    draw_chart(treemap(plan, buffers, *groupings[name]), f"peak-areas.{shown.key}.{arena}.{step}.{name}")
+    draw_chart(treemap(plan, buffers, groupings[name]), f"peak-areas.{shown.key}.{arena}.{step}.{name}")
     rows = alive_at(plan, step, arena)
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
     columns = [*("tensor", "size", "category", "role"), *(["arena"] if arena is None else [])]
     columns += ["first write", "freed", "slot", "offset", "shape", "view of"]
-    largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
-    frame = tensor_table.without_empty_columns(tensor_table.frame_of(plan, largest))
+    shown_rows = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
+    frame = tensor_table.without_empty_columns(tensor_table.frame_of(plan, shown_rows))
     frame = frame[[column for column in columns if column in frame]]
     tensor_table.selectable_table(frame, f"alive.{shown.key}", state.choice().selected, height=410)
-
-
-def peak_title(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
-    """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest takes 44 %``."""
-    peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
-    step_text = f"{peak}{numbers.step(step, numbers.shortened(shown.plan.node_at(step)))}"
-    where = arena or "all arenas"
-    if not buffers:
-        return f"No live bytes in {where} at {step_text}"
-    total = sum(size for _, size in buffers)
-    largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "live buffer")
-    return f"{numbers.short_bytes(total)} of {where} in {count} at {step_text}; the largest takes {largest}"
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:
@@ -91,13 +90,9 @@ def _groupings(shown: Shown) -> dict[str, Grouping]:
     return groupings
 
 
-def treemap(
-    plan: Plan,
-    storages: Sequence[tuple[int, int]],
-    group_of: Callable[[int], Path],
-    colours: Mapping[str, str] | None = None,
-) -> go.Figure:
-    """Return the treemap of ``storages``: ``(row of the first tensor, bytes)``, largest first. See :data:`Grouping`."""
+def treemap(plan: Plan, storages: Sequence[tuple[int, int]], grouping: Grouping) -> go.Figure:
+    """Return the treemap of ``storages``: ``(row of the first tensor, bytes)``, largest first."""
+    group_of, colours = grouping
     group_bytes: dict[Path, int] = {}
     buffers: list[tuple[Path, str, int, str]] = []  # (group, label, bytes, quoted name of the tensor)
     for row, size in storages[:MOST_BOXES]:
@@ -145,7 +140,12 @@ def draw_fragmentation(shown: Shown) -> None:
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown)
     account_bytes = waste_ledger(plan, arena).at(step)
-    st.html(markup.view_title(fragmentation_title(arena, extent, step, account_bytes)))
+    title = f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of {arena} are live"
+    if unused := extent - account_bytes["live"]:
+        largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
+        share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
+        title = f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_LOOKS[largest][0]}"
+    st.html(markup.view_title(title))
     rows = []
     for account in ACCOUNTS:
         (name, colour, _), size = ACCOUNT_LOOKS[account], account_bytes[account]
@@ -160,32 +160,13 @@ def draw_fragmentation(shown: Shown) -> None:
     st.html(markup.heading("Slots", note))
     reports = job_table().cache.get_or_make(("slots", shown.key, arena), lambda: slot_reports(plan, arena))
     listed = sorted(reports, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
-    frame = pd.DataFrame(
-        {
-            "slot": [r.slot for r in listed],
-            "offset": [r.offset_bytes for r in listed],
-            "size": [r.backing_bytes for r in listed],
-            "buffers": [r.buffers for r in listed],
-            "busy steps": [r.busy_steps for r in listed],
-            "unused bytes × steps": [float(r.unused_byte_steps) for r in listed],
-            "tensor": [r.largest for r in listed],
-        }
-    )
+    columns = ["slot", "offset", "size", "buffers", "busy steps", "unused bytes × steps", "tensor"]
+    slot_rows = [
+        (r.slot, r.offset_bytes, r.backing_bytes, r.buffers, r.busy_steps, float(r.unused_byte_steps), r.largest)
+        for r in listed
+    ]
+    frame = pd.DataFrame(slot_rows, columns=columns)
     tensor_table.selectable_table(frame, f"slot-table.{shown.key}", state.choice().selected, height=420)
-
-
-def fragmentation_title(arena: str, extent: int, step: int, account_bytes: dict[str, int]) -> str:
-    """Return the title: ``At #13, 1.20 MiB (25 %) of activations are unused, mostly holes``."""
-    unused = extent - account_bytes["live"]
-    if not unused:
-        return f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of {arena} are live"
-    largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
-    share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
-    return f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_LOOKS[largest][0]}"
-
-
-MOST_ROWS = 40
-SAMPLES = 4_000  # points of a curve; a screen does not show more
 
 
 def history_of(shown: Shown) -> History | None:
@@ -199,46 +180,116 @@ def draw_snapshot(shown: Shown) -> None:
     history = history_of(shown)
     assert history is not None
     step = arena_focus.step_of(shown)
-    st.html(markup.view_title(snapshot_title(history, step)))
+    groups = history.totals("category", step)
+    reserved = f"{numbers.short_bytes(history.reserved.at(step))} reserved"
+    title = f"{reserved}, {numbers.short_bytes(sum(group.size for group in groups))} live at #{step:,}"
+    title += f"; largest: {groups[0].name} {numbers.short_bytes(groups[0].size)}" if groups else ""
+    st.html(markup.view_title(title))
     live = job_table().cache.get_or_make(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
-    charts.draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
-    key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by")
-    st.html(_totals(history, key or KEYS[0], step))
-
-
-def snapshot_title(history: History, step: int) -> str:
-    """Return the title: ``62.9 GiB reserved, 59.9 GiB live at #3,156; largest: activation 36.8 GiB``."""
-    categories = history.totals("category", step)
-    largest = f"; largest: {categories[0].name} {numbers.short_bytes(categories[0].size)}" if categories else ""
-    reserved = numbers.short_bytes(history.reserved.at(step))
-    live = numbers.short_bytes(sum(category.size for category in categories))
-    return f"{reserved} reserved, {live} live at #{step:,}{largest}"
+    draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
+    key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by") or KEYS[0]
+    groups, rows = history.totals(key, step), []
+    total = sum(group.size for group in groups)
+    for group in groups[:MOST_TOTALS]:
+        colour = CATEGORY_COLOURS.get(group.name)
+        swatch = f'<span class="swatch" style="background:{colour}"></span> ' if colour else ""
+        name = swatch + markup.esc(numbers.shortened(group.name, 60))
+        share = markup.esc(numbers.percent(group.size, total))
+        rows.append([name, markup.size(group.size), share, f"{group.count:,}"])
+    note = f"{numbers.of(len(rows), len(groups), 'row')}, largest first"
+    table = markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))
+    st.html(markup.heading(f"Live bytes by {key}", note) + table)
 
 
 def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dict[str, list[int]]]) -> go.Figure:
     """Return the figure of the reserved bytes and of ``live``: ``(steps, category → live bytes)``."""
     steps, by_category = live
-    fig = charts.figure(250)
+    fig = figure(250)
     for name, values in by_category.items():
         filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
-        charts.add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
+        add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
     reserved = [history.reserved.at(sample) for sample in steps]
-    charts.add_curve(fig, steps, reserved, "reserved", charts.BAD)
+    add_curve(fig, steps, reserved, "reserved", BAD)
     fig.add_vline(step, line_width=1, line_dash="dot")
-    fig.update_xaxes(charts.steps_axis(shown.plan.steps))
-    fig.update_yaxes(charts.bytes_axis(max([*reserved, 1])), fixedrange=True)
-    fig.update_layout(showlegend=True, legend={**charts.LEGEND, "traceorder": "normal"})
+    fig.update_xaxes(steps_axis(shown.plan.steps))
+    fig.update_yaxes(bytes_axis(max([*reserved, 1])), fixedrange=True)
+    fig.update_layout(showlegend=True, legend={**LEGEND, "traceorder": "normal"})
     return fig
 
 
-def _totals(history: History, key: str, step: int) -> str:
-    groups = history.totals(key, step)
-    live = sum(group.size for group in groups)
-    rows = []
-    for group in groups[:MOST_ROWS]:
-        colour = CATEGORY_COLOURS.get(group.name)
-        swatch = f'<span class="swatch" style="background:{colour}"></span> ' if colour else ""
-        name = swatch + markup.esc(numbers.shortened(group.name, 60))
-        rows.append([name, markup.size(group.size), markup.esc(numbers.percent(group.size, live)), f"{group.count:,}"])
-    heading = markup.heading(f"Live bytes by {key}", f"{numbers.of(len(rows), len(groups), 'row')}, largest first")
-    return heading + markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))
+def draw_reuse(shown: Shown) -> None:
+    """Draw the view. The curve of cost against capacity needs the packing problem, which a plan file does not have."""
+    plan, name = shown.plan, arena_focus.arena(shown)
+    arena = plan.arena_of[name]
+    cost, bound, capacity = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0, arena.capacity_bytes
+    within = f" within {numbers.short_bytes(capacity)}" if capacity < numbers.UNLIMITED else ""
+    proof = "proven lowest" if cost == bound else f"lower bound {numbers.grouped(bound)}"
+    st.html(markup.view_title(f"Reuse cost of {name}: {numbers.grouped(cost)}{within}, {proof}"))
+    left, right = st.columns([0.5, 0.5], gap="medium")
+    with left:
+        reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == name]
+        rows = []
+        for reuse in reuses[:MOST_REUSES]:
+            names = [markup.tensor_link(plan.tensor_ids[row]) for row in (reuse.second, reuse.first)]
+            shared, start = numbers.short_bytes(reuse.high - reuse.low), numbers.grouped(reuse.low)
+            rows.append([*names, numbers.grouped(reuse.cost), shared, start])
+        head = ("tensor", "reuses bytes of", "cost", "shared bytes", "offset (B)")
+        heading = markup.heading("Costly reuses", numbers.of(len(rows), len(reuses), "costly reuse"))
+        controls.linked_html(heading + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else ""))
+    with right:
+        st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
+        problem = problem_of(shown, name)
+        if problem is not None:
+            key = ("reuse costs", shown.opened.source, name, problem.arena_alignment)
+            points = job_table().cache.get_or_make(key, partial(cost_curve, problem))
+            note = "more capacity does not lower the reuse cost"
+            if cheaper := [point for point in points if point.cost < cost and point.extent > capacity]:
+                smallest_increase, lowest_cost = cheaper[-1], cheaper[0]
+                note = "; ".join(
+                    f"{numbers.short_bytes(point.extent - capacity)} more capacity: cost −{cost - point.cost:,}"
+                    for point in dict.fromkeys((smallest_increase, lowest_cost))
+                )
+            st.html(markup.heading("Reuse cost against capacity", note))
+            draw_chart(cost_chart(points, arena), f"reuse.{shown.key}.{name}")
+
+
+def problem_of(shown: Shown, arena: str) -> Problem | None:
+    """Return the packing problem of an arena with reuse costs; ``None`` for other arenas, plan files and graphs."""
+    if not shown.opened.problems:
+        return None
+    problems = problems_as_requested(shown.opened.problems, request_of(shown.choice, shown.opened))
+    return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
+
+
+def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
+    """Return the proof of the reuse cost's lower bound: a title, then a text per group of buffers; [] for none."""
+    groups = arena.reuse_cost_witness or ()
+    capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
+    title = f"Lower bound {bound}: the least cost of each group over {capacity}, plus costs of colocated buffers:"
+    texts = [title] if groups else []
+    for names in groups:
+        size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
+        listed = numbers.some([numbers.shortened(name, 20) for name in names])
+        texts.append(f"{numbers.count(len(names), 'buffer')}, {numbers.short_bytes(size)} in total: {listed}")
+    return texts
+
+
+def cost_chart(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
+    """Return the figure of the lowest cost found and of the lower bound for each capacity."""
+    fig = figure(260)
+    ascending = points[::-1]
+    top = max([point.extent for point in points] + [arena.extent_bytes])
+    x = [point.extent for point in ascending] + [top + top // 12]  # the curves continue to the end of the axis
+    options: dict[str, Any] = {"customdata": [numbers.full_bytes(capacity) for capacity in x]}
+    options["marker"] = {"size": [6] * len(points) + [0]}  # the end of the axis is no point
+    for name, colour, dash, mode, y in (
+        ("lowest cost found", LIVE, "solid", "lines+markers", [point.cost for point in ascending]),
+        ("lower bound", LINE, "dot", "lines", [point.bound for point in ascending]),
+    ):
+        hover = f"{name} from %{{customdata}}: %{{y:,d}}"
+        add_curve(fig, x, [*y, *y[-1:]], name, colour, dash=dash, mode=mode, hover=hover, **options)
+    if arena.capacity_bytes <= top:
+        limit_line(fig, arena.capacity_bytes, vertical=True)
+    fig.update_xaxes(bytes_axis(top), title_text="capacity")
+    fig.update_yaxes(title_text="reuse cost", rangemode="tozero", fixedrange=True)
+    return fig.update_layout(showlegend=True, legend=LEGEND, margin={"b": 44})

@@ -2,27 +2,47 @@
 
 import json
 import re
-from collections.abc import Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import controls
+from app.kit import controls, long_work, page_frame
 from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
-from app.kit.frame import long_work, page_frame
-from app.session import opening, page_jobs, planning, shard_specs, state
+from app.session import opening, page_jobs, planning, state
 from app.session.planning import Shown
-from app.session.view_state import Choice
+from app.session.view_state import Choice, compact, spec_of
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.checks import resolve_dims
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import ARENA_OF_ROLE, Graph
+from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
+
+MOST_CLASSES = 24
+MEGATRON: tuple[tuple[str, int], ...] = (
+    ("*.c_attn.weight", 1),
+    ("*.attn.c_proj.weight", 0),
+    ("*.c_fc.weight", 1),
+    ("*.mlp.c_proj.weight", 0),
+    ("*.[qkv]_proj.weight", 0),
+    ("*.o_proj.weight", 1),
+    ("*.gate_proj.weight", 0),
+    ("*.up_proj.weight", 0),
+    ("*.down_proj.weight", 1),
+    ("*.output.dense.weight", 1),
+)
+"""``(pattern of the weight's id, axis to split)`` of tensor parallelism (Shoeybi et al., 2019): the first matrix of a
+pair is split along its output axis, the second along its input axis."""
+COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
+"""The opacity grows with the size, so that the scale suits a light and a dark background."""
+HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
 
 
 def page() -> None:
@@ -54,7 +74,16 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
     current = chosen.dims.get(dim, default)
     arena = _arena(shown, curve)
     st.html(markup.view_title(view_title(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
-    _size_controls(graph, dim, current, default, curve)
+    fitting = curve.values[curve.fits].tolist()
+    largest = max(fitting, default=current)
+    with controls.row("point-controls"):
+        if len(graph.dims) > 1:
+            titles = {name: for_markdown(name) for name in sorted(graph.dims)}
+            controls.switch("Dimension", titles, **state.bind("dim", dim))
+        options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
+        label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
+        hint = "The page Fix can find a larger size, because it also changes the plan."
+        st.button(label, help=hint, disabled=current == largest, **options)
     if not len(curve.values):
         for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
             st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
@@ -102,19 +131,6 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
-def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: DimCurve) -> None:
-    fitting = curve.values[curve.fits].tolist()
-    largest = max(fitting, default=current)
-    with controls.row("point-controls"):
-        if len(graph.dims) > 1:
-            titles = {name: for_markdown(name) for name in sorted(graph.dims)}
-            controls.switch("Dimension", titles, **state.bind("dim", dim))
-        options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
-        label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
-        hint = "The page Fix can find a larger size, because it also changes the plan."
-        st.button(label, help=hint, disabled=current == largest, **options)
-
-
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
     """Return the chart of arena size and peak: two points for each planned size, red if that plan exceeds a limit."""
     fig = figure(300)
@@ -143,13 +159,10 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go
     return fig.update_layout(legend=LEGEND, margin={"l": 70, "r": 14, "t": 28, "b": 40}, **options)
 
 
-MOST_CLASSES = 24
-
-
 def draw_ranks(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
-    chosen = chosen.unsharded().but(shard=chosen.shard or next(text for _, text in shard_specs.presets(graph).values()))
+    chosen = chosen.unsharded().but(shard=chosen.shard or next(text for _, text in presets(graph).values()))
     title = st.container()  # drawn after the ranks are planned
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
@@ -158,32 +171,80 @@ def draw_ranks(graph: Graph) -> None:
     with right:
         ranks = long_work.result(job, "Planning the ranks", failed, source="shard spec")
         if ranks is not None:
-            rank_controls(chosen, ranks)
             _draw_ranks(chosen, ranks)
     if ranks is None:
         title.html(markup.view_title("This shard spec cannot be planned" if job.finished else "Planning every rank"))
         return
+    totals = ranks.extents.sum(axis=1)
+    largest, smallest = int(totals.max()), int(totals.min())
+    are_equal = numbers.short_bytes(largest) == numbers.short_bytes(smallest)
+    subject = "each rank" if are_equal else f"the largest, rank {int(totals.argmax()):,},"
+    text = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
+    text += f"{subject} needs {numbers.short_bytes(largest)}"
+    whole_job = planning.plan_job(chosen)
+    if whole_job.wait(planning.WAIT_SECONDS) and whole_job.succeeded:
+        whole = sum(arena.extent_bytes for arena in whole_job.result().plan.arenas)
+        text += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
+    if over := sum(len(c.ranks) for c in ranks.classes if over_limits(c.solution.plan, chosen.budget)):
+        text += f"; {numbers.of(over, ranks.world_size, 'rank')} over the limit"
     spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
-    title.html(markup.view_title(ranks_title(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
+    title.html(markup.view_title(text, [f'spec <span class="mono">{spec_hash}</span>']))
+
+
+def presets(graph: Graph) -> dict[str, tuple[str, str]]:
+    """Return name → ``(explanation, shard spec as JSON)``. Mesh axes of the graph that a preset omits have size 1."""
+    graph_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
+    ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
+
+    def mesh(**axes: int) -> list[dict[str, Any]]:
+        sizes = {name: 1 for name in graph_axes if name not in axes} | axes
+        return [{"name": name, "size": size} for name, size in sizes.items()]
+
+    def split(mesh_axis: str, axis: int = 0) -> dict[str, Any]:
+        return {"axis": axis, "mesh": mesh_axis}
+
+    matching = [(pattern, axis) for pattern, axis in MEGATRON if any(fnmatchcase(name, pattern) for name in ids)]
+    rules = [{"match": pattern, **split("tp", axis)} for pattern, axis in matching]
+    weight_rules: dict[str, Any] = {"rules": rules} if rules else {}
+    tensor_parallel: dict[str, Any] = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
+    tensor_parallel |= {"activations": "follow", "gradients": "follow"}
+    fully_sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
+    tensor_and_data_parallel = fully_sharded | {"parameters": split("tp"), "activations": "follow"}
+    tensor_parallel_text = (
+        "parameters, heads, MLP activations and any optimizer state are split; each rank has the whole residual stream"
+        if rules
+        else "parameters and optimizer state are split by rows; activations and gradients where operators keep it"
+    )
+    by_rows = "parameters, gradients and optimizer state are split by rows"
+    specs = {
+        "Tensor parallel 8": (tensor_parallel_text, {"mesh": mesh(tp=8), **weight_rules, "contracts": tensor_parallel}),
+        "Fully sharded 8": (by_rows, {"mesh": mesh(dp=8), "contracts": fully_sharded}),
+        "Data 128 × tensor 8": (
+            "1,024 ranks: parameters are split over 8 ranks, gradients and optimizer state over 128",
+            {"mesh": mesh(dp=128, tp=8), **weight_rules, "contracts": tensor_and_data_parallel},
+        ),
+        "Fully sharded 1,024": (by_rows, {"mesh": mesh(dp=1024), "contracts": fully_sharded}),
+    }
+    return {name: (explanation, msgspec.json.encode(spec).decode()) for name, (explanation, spec) in specs.items()}
 
 
 def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
-    presets = shard_specs.presets(graph)
-    preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
+    named = presets(graph)
+    preset = next((name for name, (_, text) in named.items() if text == chosen.shard), None)
     text = chosen.shard
     with suppress(TmmuError):  # invalid JSON is shown unformatted
-        text = json.dumps(shard_specs.spec_of(text), indent=1, ensure_ascii=False)
+        text = json.dumps(spec_of(text), indent=1, ensure_ascii=False)
         text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
 
     def apply(text: str) -> None:
-        state.choose(shard=shard_specs.compact(text), selected_rank=None, shard_spec=None, rank=0)
+        state.choose(shard=compact(text), selected_rank=None, shard_spec=None, rank=0)
 
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     hidden: dict[str, Any] = {"label_visibility": "collapsed"}
-    widget = state.bind("shard-preset", preset, lambda name: apply(presets[name][1]) if name else None)
-    st.pills("Presets", list(presets), **widget, **hidden)
+    widget = state.bind("shard-preset", preset, lambda name: apply(named[name][1]) if name else None)
+    st.pills("Presets", list(named), **widget, **hidden)
     if preset is not None:
-        st.caption(for_markdown(f"{preset}: {presets[preset][0]}."))
+        st.caption(for_markdown(f"{preset}: {named[preset][0]}."))
     st.text_area("Shard spec as JSON", height=300, **state.bind("shard-text", text, apply), **hidden)
     with st.expander("Syntax"):
         st.markdown(
@@ -197,82 +258,57 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
         )
 
 
-def ranks_title(chosen: Choice, ranks: RankPlans) -> str:
-    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.20 GiB, 50 % of the 2.40 GiB for the whole graph``."""
-    totals = ranks.extents.sum(axis=1)
-    largest, smallest = int(totals.max()), int(totals.min())
-    are_equal = numbers.short_bytes(largest) == numbers.short_bytes(smallest)
-    subject = "each rank" if are_equal else f"the largest, rank {int(totals.argmax()):,},"
-    title = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
-    title += f"{subject} needs {numbers.short_bytes(largest)}"
-    job = planning.plan_job(chosen)
-    if job.wait(planning.WAIT_SECONDS) and job.succeeded:
-        whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
-        title += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
-    over = sum(len(c.ranks) for c in ranks.classes if over_limits(c.solution.plan, chosen.budget))
-    return f"{title}; {numbers.of(over, ranks.world_size, 'rank')} over the limit" if over else title
-
-
 def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
+    """Draw the button that opens the plan of the selected rank, the heat map, and the table of rank classes."""
+    rank, selected = int(ranks.extents.sum(axis=1).argmax()), state.choice().selected_rank
+    if selected is not None and selected >= ranks.world_size:
+        st.caption(f"This mesh has no rank {selected:,}. The rank with the largest plan is selected.")
+    elif selected is not None:
+        rank = selected
+    others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
+    with controls.row("rank"):
+        last = ranks.world_size - 1
+        st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bind("selected_rank", rank))
+        changes: dict[str, Any] = {"shard": chosen.shard, "shard_spec": spec_of(chosen.shard)}
+        changes |= {"rank": rank, "selected_rank": rank}
+        hint = "All pages show the plan of this rank until you close it in the toolbar."
+        options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
+        st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
+        subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
+        place = f"Rank {rank:,}: {coordinates_text(ranks.spec, rank)}"
+        st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
     st.html(markup.heading("Bytes per rank", "all arenas; stronger colour: more bytes; click a rank to select it"))
-    places = [shard_specs.coordinates_text(ranks.spec, rank) for rank in range(ranks.world_size)]
-    rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
-    chart = heat_map(ranks, places, rank)
-    draw_chart(chart, key, lambda point: state.choose(selected_rank=int(point["customdata"][0])))
-    st.html(_classes(ranks, rank))
-    if whole := shard_specs.whole_parameters(ranks):
-        reason = "The spec does not split them, or they have fewer rows than the mesh axis has ranks"
-        st.html(f'<div class="tm soft">Whole on every rank: {whole}. {reason}.</div>')
-
-
-def _selected(ranks: RankPlans) -> int:
-    chosen = state.choice().selected_rank
-    if chosen is not None and chosen < ranks.world_size:
-        return chosen
-    return int(ranks.extents.sum(axis=1).argmax())
-
-
-def _classes(ranks: RankPlans, rank: int) -> str:
+    draw_chart(heat_map(ranks, rank), key, lambda point: state.choose(selected_rank=int(point["customdata"][0])))
     rows = []
     for number, rank_class in enumerate(ranks.classes[:MOST_CLASSES]):
         extents = ranks.extents[rank_class.ranks[0]]
         sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
         layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
         rows.append([f"{number}", numbers.rank_ranges(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
-    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout hash"]
     note = "ranks with the same graph are planned once"
     note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""
-    table = markup.table(head, rows, numbers=range(2, 4 + len(ranks.arena_names)), now=int(ranks.class_of[rank]))
-    return markup.heading("Rank classes", note) + table
+    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout hash"]
+    right_aligned = range(2, 4 + len(ranks.arena_names))
+    table = markup.table(head, rows, numbers=right_aligned, now=int(ranks.class_of[rank]))
+    st.html(markup.heading("Rank classes", note) + table)
+    solution, plan = ranks.classes[0].solution, ranks.classes[0].solution.plan
+    parameters = {t.id: t.shape for t in ranks.graph.tensors if ARENA_OF_ROLE[t.role] == "parameters"}
+    if whole := [t.id for t in solution.graph.tensors if parameters.get(t.id) == t.shape]:
+        nbytes = sum(int(plan.size[plan.row_of[name]]) for name in whole if name in plan.row_of)
+        text = f"{len(whole):,} of {len(parameters):,} parameters ({numbers.short_bytes(nbytes)})"
+        reason = "The spec does not split them, or they have fewer rows than the mesh axis has ranks"
+        st.html(f'<div class="tm soft">Whole on every rank: {text}. {reason}.</div>')
 
 
-def rank_controls(choice: Choice, ranks: RankPlans) -> None:
-    """Draw the selected rank and the button that opens its plan. ``choice``: the choice for the whole graph."""
-    rank, chosen = _selected(ranks), state.choice().selected_rank
-    if chosen not in (None, rank):
-        st.caption(f"This mesh has no rank {chosen:,}. The rank with the largest plan is selected.")
-    others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
-    with controls.row("rank"):
-        last = ranks.world_size - 1
-        st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bind("selected_rank", rank))
-        changes: dict[str, Any] = {"shard": choice.shard, "shard_spec": shard_specs.spec_of(choice.shard)}
-        changes |= {"rank": rank, "selected_rank": rank}
-        hint = "All pages show the plan of this rank until you close it in the toolbar."
-        options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
-        st.button("Open plan", key="use-rank", type="primary", help=hint, **options)
-        subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-        place = f"Rank {rank:,}: {shard_specs.coordinates_text(ranks.spec, rank)}"
-        st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
+def coordinates_text(spec: ShardSpec, rank: int) -> str:
+    """Return the coordinates of a rank on the axes with several ranks: ``dp = 3, tp = 1``, or ``alone``."""
+    coordinates = spec.coordinates(rank)
+    return ", ".join(f"{name} = {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"
 
 
-COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
-"""The opacity grows with the size, so that the scale suits a light and a dark background."""
-HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
-
-
-def heat_map(ranks: RankPlans, places: Sequence[str], selected: int) -> go.Figure:
-    """Return a heat map of the bytes per rank. ``places``: mesh coordinates per rank; ``selected``: a rank."""
+def heat_map(ranks: RankPlans, selected: int) -> go.Figure:
+    """Return a heat map of the bytes per rank with a frame around the rank ``selected``."""
     world, totals = ranks.world_size, ranks.extents.sum(axis=1)
     columns = min(world, 64 if world <= 2_048 else 256)
     rows = -(-world // columns)  # rounded up
@@ -281,22 +317,16 @@ def heat_map(ranks: RankPlans, places: Sequence[str], selected: int) -> go.Figur
     y, x = np.divmod(np.arange(world), columns)
     z = np.full((rows, columns), np.nan)
     z[y, x] = totals.astype(np.float64) / max(1, int(totals.max()))
-    gaps = {"xgap": 1 if columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
+    gaps = {"xgap": 1, "ygap": 1 if cell > 7 else 0}
     fig.add_heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
-    fig.add_scatter(
-        x=x,
-        y=y,
-        mode="markers",
-        marker={"size": max(6, cell - 4), "symbol": "square", "opacity": 0},
-        selected=HIDDEN,
-        unselected=HIDDEN,
-        customdata=[
-            (rank, places[rank], numbers.full_bytes(size), rank_class)
-            for rank, (size, rank_class) in enumerate(zip(totals.tolist(), ranks.class_of.tolist(), strict=True))
-        ],
-        hovertemplate="<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}"
-        "<br>rank class %{customdata[3]}<extra></extra>",
-    )
+    texts = [
+        (rank, coordinates_text(ranks.spec, rank), numbers.full_bytes(size), rank_class)
+        for rank, (size, rank_class) in enumerate(zip(totals.tolist(), ranks.class_of.tolist(), strict=True))
+    ]
+    hover = "<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}<br>rank class %{customdata[3]}"
+    marker = {"size": max(6, cell - 4), "symbol": "square", "opacity": 0}
+    options = {"mode": "markers", "marker": marker, "selected": HIDDEN, "unselected": HIDDEN}
+    fig.add_scatter(x=x, y=y, customdata=texts, hovertemplate=f"{hover}<extra></extra>", **options)
     frame = {"x0": x[selected] - 0.5, "x1": x[selected] + 0.5, "y0": y[selected] - 0.5, "y1": y[selected] + 0.5}
     fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
     axis_style = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}

@@ -1,21 +1,28 @@
-"""Background jobs with progress, stop, visitors and cached results.
+"""Background jobs with progress, stop and visitors, and a cache for results that is limited in bytes.
 
 The key of a job contains all its inputs, so equal requests share one job. A job is abandoned, and its process ends,
 soon after its last visitor has left. Long jobs run in worker processes. The number of workers is limited per visitor
-and per server; further jobs wait for a free worker. The cache of results is limited in bytes.
+and per server; further jobs wait for a free worker.
 """
 
+import ctypes
 import functools
+import gc
+import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+import pandas as pd
 import streamlit as st
 
 from app.session.work import visitors, workers
-from app.session.work.memory_cache import MemoryCache
 from app.session.work.workers import Task, TaskNotFinished
 from tmmu_core.base.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, ceiling
 from tmmu_core.planners.problem import Progress
@@ -25,6 +32,88 @@ GRACE_SECONDS = 5.0  # seconds that a job continues without visitors, so that a 
 FAIR_SHARE_SECONDS = 60.0  # seconds after which a job is stopped with its best result if another job waits
 TAB_TIMEOUT_SECONDS = 60.0  # seconds after which a tab without a connection counts as closed
 CHECK_EVERY = 0.5  # seconds between two checks for closed tabs
+_SAMPLE_SIZE = 64  # measured members of a collection; the others count as the mean of these
+_MISSING = object()
+
+
+def weight_of(value: Any, seen: set[int]) -> float:
+    """Return the bytes of a value and of all that it references; skip the ids in ``seen``. Collections are sampled."""
+    if value is None or isinstance(value, bool | type) or id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if isinstance(value, str | bytes | int | float):
+        return sys.getsizeof(value)
+    if isinstance(value, np.ndarray):
+        return sys.getsizeof(value) if value.base is None else value.nbytes
+    if isinstance(value, pd.DataFrame):
+        return float(value.memory_usage(deep=len(value) < 1_000).sum())
+    own = float(sys.getsizeof(value, 64))
+    if isinstance(value, dict):
+        return own + _members_weight(value.keys(), len(value), seen) + _members_weight(value.values(), len(value), seen)
+    if isinstance(value, list | tuple | set | frozenset):
+        return own + _members_weight(value, len(value), seen)
+    attributes = list(getattr(value, "__dict__", {}).values())
+    attributes += [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    return own + sum(weight_of(attribute, seen) for attribute in attributes)
+
+
+def _members_weight(members: Iterable[Any], count: int, seen: set[int]) -> float:
+    stride = max(1, count // _SAMPLE_SIZE)
+    weights = [weight_of(member, seen) for member in islice(members, 0, stride * _SAMPLE_SIZE, stride)]
+    return sum(weights) * count / max(1, len(weights))
+
+
+class MemoryCache:
+    """Values by key, up to ``max_bytes``; the least recently used is evicted first. A value counts at most half."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()  # key → (value, bytes)
+        self._lock, self._max_bytes = threading.RLock(), max_bytes
+        self._locks: dict[Hashable, threading.Lock] = {}
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """Return the value of a key; ``default`` for an unknown key."""
+        with self._lock:
+            if key not in self._entries:
+                return default
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Store a value, and evict the least recently used values while the cache exceeds its limit."""
+        weight = min(int(weight_of(value, set())), self._max_bytes // 2)
+        with self._lock:
+            self._entries.pop(key, None)
+            self._entries[key] = value, weight
+            while len(self._entries) > 1 and sum(weight for _, weight in self._entries.values()) > self._max_bytes:
+                self._entries.popitem(last=False)
+
+    def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of a key. A missing value is computed once, also if several threads request it."""
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            try:
+                if (value := self.get(key, _MISSING)) is _MISSING:
+                    value = make()
+                    self.put(key, value)
+                return value
+            finally:
+                with self._lock:
+                    self._locks.pop(key, None)
+
+    def drop(self, key: Hashable) -> None:
+        """Remove a value."""
+        with self._lock:
+            self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Remove all values, and return their memory to the operating system."""
+        with self._lock:
+            self._entries.clear()
+        gc.collect()
+        with suppress(OSError, AttributeError):  # not every C library has malloc_trim
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class Abandoned(BaseException):
@@ -43,17 +132,7 @@ class Job(Generic[T]):
         self.stopped_for: set[str] = set()  # visitors for whom it was stopped; only they see its result
         self.error: BaseException | None = None
         self.abandoned, self.ended = False, threading.Event()  # abandoned: end without a result, kill the process
-        self._result: T | None = None
-
-    def run(self, work: Callable[[Progress], T]) -> None:
-        """Call ``work`` in this thread and keep its result or its error. Its progress callback is :meth:`progress`."""
-        _job_of_thread.set(self)
-        try:
-            self._result = work(self.progress)
-        except Abandoned:
-            self.error = TaskNotFinished(f"{self.what}: cancelled, because no page waited for it.", "Start it again.")
-        except BaseException as error:  # raised when the result is read
-            self.error = error
+        self.value: T | None = None
 
     def progress(self, doing: str, done: int, of: int) -> bool:
         """Set the progress; return ``False`` if the job was stopped. Raises :class:`Abandoned`."""
@@ -85,7 +164,7 @@ class Job(Generic[T]):
         self.wait()
         if self.error is not None:
             raise self.error
-        return self._result  # type: ignore[return-value]
+        return self.value  # type: ignore[return-value]
 
 
 _job_of_thread: ContextVar[Job[Any] | None] = ContextVar("job", default=None)  # ``None`` in a page
@@ -135,12 +214,18 @@ class JobTable:
             return job
 
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
-        """Run a job in this thread, and move it to the cache.
+        """Run a job in this thread, keep its result or its error, and move it to the cache.
 
         Results and errors are cached for all visitors, with two exceptions: the result of a stopped job only for the
         visitors ``stopped_for``, and ``TaskNotFinished`` only for these or, without a stop, for the job's visitors.
         """
-        job.run(work)
+        _job_of_thread.set(job)
+        try:
+            job.value = work(job.progress)
+        except Abandoned:
+            job.error = TaskNotFinished(f"{job.what}: cancelled, because no page waited for it.", "Start it again.")
+        except BaseException as error:  # raised when the result is read
+            job.error = error
         with self._lock:
             if self._jobs.get(job.key) is job:  # else the job was abandoned
                 del self._jobs[job.key]

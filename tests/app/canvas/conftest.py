@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from app.canvas.pack import Origin, pack_plan
-from app.canvas.script import canvas_script
+from app.canvas.component import Origin, canvas_script, pack_plan
 from tmmu_core.plans.model import Plan
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from app.canvas.script import GRAPH, canvas_script, library, sources
+from app.canvas.component import GRAPH, canvas_script, library, sources
 from tests.support.pixels import pixel_in
 
 pytestmark = pytest.mark.browser

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from app.canvas.pack import matches, pack_plan
-from app.kit.tensor.tensor_table import matching_rows
+from app.canvas.component import matches, pack_plan
+from app.kit.tensor_table import matching_rows
 from app.texts import numbers
 from app.texts.palette import layer_colours
 from benchmarks.canvas_plans import synthetic_plan

@@ -14,8 +14,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from streamlit.testing.v1 import AppTest
 
-from app.canvas.pack import Origin, pack_plan
-from app.canvas.script import MAIN_MODULES, WORKER, WORKER_MODULE, canvas_script, ordered, sources
+from app.canvas.component import MAIN_MODULES, WORKER, WORKER_MODULE, Origin, canvas_script, ordered, pack_plan, sources
 from benchmarks.canvas_plans import synthetic_plan
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.paths import ROOT

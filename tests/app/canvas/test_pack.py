@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.canvas.pack import matches, pack_plan
+from app.canvas.component import matches, pack_plan
 from tests.app.canvas.plans import FOUR, plan_of
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows, verify_finished

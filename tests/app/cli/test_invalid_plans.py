@@ -12,7 +12,7 @@ from app.cli.main import run
 from tests.judge.faults import refigured, rehashed
 from tests.support.paths import SAMPLES
 from tmmu_core.base.errors import OPERATORS
-from tmmu_core.formats.planfile import checkpoint as writing
+from tmmu_core.formats.planfile import plan_file as writing
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
 

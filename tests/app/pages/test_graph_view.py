@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.session import opening, planning, shown_graph
-from app.session.shown_graph import move_path, path_text, paths_of
-from app.session.view_state import Choice
+from app.pages.graph.page import matching_steps
+from app.session import opening, planning
+from app.session.view_state import Choice, move_path, path_text, paths_of
 from tests.app.pages.run_page import drawings, html, opened
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.graph.native import native_file
@@ -99,7 +99,7 @@ def test_search_covers_attributes_of_nodes() -> None:
     conv = msgspec.structs.replace(node("n0", "x", "a", instr="CONV"), params={"kernel_shape": [3, 3]})
     one = graph(tensors, [conv, node("n1", "a", "y", instr="RELU")], "x", "y")
     source = opening.shelf().put("g.tmmu.json", native_file.encode_json(one))
-    found = shown_graph.matching_steps(planning.make_plan(Choice(source=source)), "KERNEL_shape=[3, 3]")
+    found = matching_steps(planning.make_plan(Choice(source=source)), "KERNEL_shape=[3, 3]")
     assert list(found.values()) == ["a"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
-from app.session import history, opening
+from app.session import opening
 from tests.app.pages.run_page import html, opened, title
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tmmu_core.base.errors import StoreFault
@@ -20,7 +20,7 @@ from tmmu_core.sweep.sweep_run import PointResult
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     url = f"sqlite:///{tmp_path / 'team.db'}"
-    monkeypatch.setenv(history.VARIABLE, url)
+    monkeypatch.setenv(opening.STORE_ENV, url)
     return Store.at(url, create=True)
 
 
@@ -33,7 +33,7 @@ def runs(store: Store) -> tuple[Run, ...]:
 
 
 def test_history_without_a_store_is_shown_only_by_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(history.VARIABLE, raising=False)
+    monkeypatch.delenv(opening.STORE_ENV, raising=False)
     assert not [switch for switch in opened("compare").segmented_control if switch.key == "w.tab"]
     at = opened("history")
     assert title(at) == "This server has no store"
@@ -42,7 +42,7 @@ def test_history_without_a_store_is_shown_only_by_a_link(monkeypatch: pytest.Mon
 
 
 def test_unreadable_store_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(history.VARIABLE, f"sqlite:///{tmp_path}/no/such/folder.db")
+    monkeypatch.setenv(opening.STORE_ENV, f"sqlite:///{tmp_path}/no/such/folder.db")
     assert title(opened("history")) == "The store cannot be read"
 
 
@@ -70,9 +70,9 @@ def test_history_begins_with_the_opened_model(store: Store, runs: tuple[Run, ...
 
 def test_two_runs_are_compared_by_a_link(store: Store, runs: tuple[Run, ...]) -> None:
     renamed = store.record(plan_of({"a": 2}), label("d1", model="renamed")).run
-    at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(renamed), model="renamed")
+    at = opened("compare", graph=opening.source_of(runs[2]), baseline=opening.source_of(renamed), model="renamed")
     assert "commit d1 on main, 384 B" in at.selectbox(key="w.baseline").options
-    at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(runs[0]))
+    at = opened("compare", graph=opening.source_of(runs[2]), baseline=opening.source_of(runs[0]))
     assert "activations 384 B → 640 B (+256 B)" in title(at)
 
 

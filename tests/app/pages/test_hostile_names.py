@@ -44,7 +44,7 @@ def test_terminal_output_has_no_control_sequence(tmp_path: object, capfd: pytest
 
 def test_chart_has_neither_link_nor_image() -> None:
     plan = plan_graph(GRAPH, arenas=ARENAS).plan
-    figure = treemap(plan, [(row, 8) for row in range(len(plan))], lambda row: (plan.tensor_ids[row],))
+    figure = treemap(plan, [(row, 8) for row in range(len(plan))], (lambda row: (plan.tensor_ids[row],), None))
     for text in (figure.to_json(), str(figure.to_dict())):
         assert "<a " not in text
         assert "<img" not in text

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from streamlit.testing.v1 import AppTest
 
-from app.pages.plan import reuse_view
+from app.pages.plan import step_views
 from app.session import opening, planning
 from app.session.view_state import Choice
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
@@ -58,7 +58,7 @@ def test_reuse_curve_has_the_alignment_of_the_plan() -> None:
     source = kernel()
     for alignment in (1, 2):
         shown = planning.make_plan(Choice(source=source, alignment=alignment))
-        problem = reuse_view.problem_of(shown, shown.plan.arenas[0].name)
+        problem = step_views.problem_of(shown, shown.plan.arenas[0].name)
         assert problem is not None
         assert problem.alignment.max() == shown.plan.alignment.max()
 
@@ -102,7 +102,9 @@ def test_curve_falls_from_bytes_without_cost() -> None:
     assert [point.cost for point in points] == sorted({point.cost for point in points})
     assert all(point.cost == point.bound for point in points)
     arena = plan_problem(instance_of(document(Random(7), (), 6)), planner="reuse").arenas[0]
-    assert [size > 0 for size in reuse_view.curve(points, arena).data[0].marker.size] == [True] * len(points) + [False]
+    assert [size > 0 for size in step_views.cost_chart(points, arena).data[0].marker.size] == [True] * len(points) + [
+        False
+    ]
 
 
 def test_bound_of_a_point_holds_up_to_the_next_larger_extent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.cli.main import run
-from app.kit.tensor.tensor_table import frame_of, without_empty_columns
+from app.kit.tensor_table import frame_of, without_empty_columns
 from tests.app.pages.run_page import html, opened
 from tests.support.build import chain
 from tests.support.paths import SAMPLES

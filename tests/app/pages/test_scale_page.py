@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from app.pages.scale.page import dim_curve, heat_map
-from app.session import opening, page_jobs, planning, shard_specs
-from app.session.view_state import Choice
+from app.pages.scale.page import dim_curve, heat_map, presets
+from app.session import opening, page_jobs, planning
+from app.session.view_state import Choice, spec_of
 from app.session.work.jobs import Job, job_table
 from tests.app.pages.run_page import html, opened, title
 from tests.support.build import graph, node, tensor
@@ -32,20 +32,20 @@ def graph_of(source: str = DYNAMIC) -> Graph:
 @pytest.mark.parametrize("text", ["{", "[1]", ""])
 def test_spec_that_is_no_object_is_rejected(text: str) -> None:
     with pytest.raises(UnreadableInput):
-        shard_specs.spec_of(text)
+        spec_of(text)
 
 
 @pytest.mark.parametrize("sample", ["dynamic_batch", "views", "training_step", "gpt2_small_train_b1_s1024"])
 def test_every_preset_is_planned(sample: str) -> None:
     whole = graph_of(f"sample:{sample}")
-    for _, text in shard_specs.presets(whole).values():
-        spec = shard_specs.spec_of(text)
+    for _, text in presets(whole).values():
+        spec = spec_of(text)
         assert plan_ranks(whole, PlanRequest(shard_spec=spec)).world_size == read_spec(spec).world_size
 
 
 def test_tensor_parallel_preset_shards_heads_and_mlp_activations() -> None:
     whole = graph_of("sample:llama3_8b_train_b1_s2048")
-    split = shard(whole, read_spec(shard_specs.spec_of(shard_specs.presets(whole)["Tensor parallel 8"][1])))
+    split = shard(whole, read_spec(spec_of(presets(whole)["Tensor parallel 8"][1])))
     shares = {shape: own for shape, own in zip(split.shapes, split.splits, strict=True) if own}
     assert shares[1, 32, 2048, 2048] == ((1, "tp"),)  # scores of 32 heads
     assert shares[1, 2048, 14336] == ((2, "tp"),)  # hidden units of the MLP
@@ -58,7 +58,7 @@ def test_heat_map_has_the_bytes_of_each_rank() -> None:
     tensors = [tensor("x", 16, role="input"), tensor("w", 50, role="parameter"), tensor("y", 16)]
     one = graph(tensors, [node("n", "x w", "y", inplace="none")], "x", "y")
     ranks = plan_ranks(one, PlanRequest(shard_spec={"mesh": {"tp": 4}, "tensors": {"w": {"axis": 0, "mesh": "tp"}}}))
-    figure = heat_map(ranks, ["" for _ in range(4)], 1)
+    figure = heat_map(ranks, 1)
     assert np.round(figure.data[0].z[0] * 244).tolist() == [244, 244, 240, 240]
 
 

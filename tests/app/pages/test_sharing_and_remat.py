@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from app.kit.tensor import tensor_table
+from app.kit import tensor_table
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text

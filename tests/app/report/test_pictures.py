@@ -33,8 +33,8 @@ def test_drawing_has_the_chosen_size_and_theme(kind: str, theme: Theme) -> None:
     assert (root.get("width"), root.get("height"), root.get("viewBox")) == ("640", "333", "0 0 640 333")
     first = root.find(f"{SVG}rect")
     assert first is not None
-    assert first.get("fill") == LOOKS[theme].ground
-    assert root.get("fill") == LOOKS[theme].text
+    assert first.get("fill") == LOOKS[theme]["ground"]
+    assert root.get("fill") == LOOKS[theme]["text"]
     for box in root.iter(f"{SVG}rect"):
         x, y, w, h = (float(box.get(side, "0")) for side in ("x", "y", "width", "height"))
         assert x >= 0
@@ -62,9 +62,9 @@ def test_text_and_lines_have_enough_contrast() -> None:
         return (high + 0.05) / (low + 0.05)
 
     for look in LOOKS.values():
-        for ground in (look.ground, look.panel):
-            assert contrast(look.text, ground) >= 4.5
-            assert contrast(look.ink, ground) >= 3
+        for ground in (look["ground"], look["panel"]):
+            assert contrast(look["text"], ground) >= 4.5
+            assert contrast(look["ink"], ground) >= 3
 
 
 RESNET = str(SAMPLES / "residual_block.tmmu.json")

@@ -13,8 +13,7 @@ from app.kit import downloads
 from app.session import planning
 from app.session.view_state import Choice, from_query, to_query
 from app.session.work import jobs, tasks, visitors
-from app.session.work.jobs import Job, JobTable
-from app.session.work.memory_cache import MemoryCache
+from app.session.work.jobs import Job, JobTable, MemoryCache
 from app.session.work.workers import TaskNotFinished
 from tests.app.session.worker_tasks import count, eat
 from tmmu_core.base.errors import InvalidIrShapes

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.canvas.pack import arena_title
+from app.canvas.component import arena_title
 from app.cli.commands import compare as cli_compare
 from app.cli.commands import gate
 from app.cli.commands.plan import print_plan

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from tests.planners.packings import problem, problem_with, problems
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.csv.instance_csv import read_csv, write_csv
-from tmmu_core.graph.native.unpacking import unpack
+from tmmu_core.graph.native.document import unpack
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.problem import Problem, live_parts
 

@@ -15,7 +15,7 @@ from tests.formats.onnx.test_onnx import FLOAT, model, op, read, tensors, value
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.open_file import read_at, read_within
-from tmmu_core.graph.assumed_sizes import assumed_at, assumed_text
+from tmmu_core.graph.checks import assumed_at, assumed_text
 from tmmu_core.graph.model import Dim
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan

@@ -11,7 +11,7 @@ from tests.judge.faults import changed, refigured, rehashed
 from tests.plans.examples import chain_plan, views_graph
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.plan_file import checkpoint, restore
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses

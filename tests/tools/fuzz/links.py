@@ -8,8 +8,7 @@ from typing import Any
 
 from app.session import opening
 from app.session.planning import baseline_of
-from app.session.shard_specs import compact, spec_of
-from app.session.view_state import NAMES, Choice, from_query, to_query
+from app.session.view_state import NAMES, Choice, compact, from_query, spec_of, to_query
 from tests.support.build import graph, node
 from tests.tools.fuzz import mutation
 from tmmu_core.base.errors import UnreadableInput

@@ -14,7 +14,7 @@ from tests.plans.examples import views_graph
 from tests.support.build import chain, graph, node, tensor
 from tests.tools.fuzz import mutation
 from tests.tools.fuzz.uses import use_plan
-from tmmu_core.formats.csv import csv_table as tables
+from tmmu_core.formats.csv import instance_csv as tables
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.constants import Constants, sidecar_constants, sidecar_parts
 from tmmu_core.graph.model import Graph
@@ -76,7 +76,7 @@ def table(random: Random) -> bytes:
 def use_table(data: bytes) -> None:
     """Plan the instance of a table, with its offsets or with a planner."""
     columns = {field: own for field, own in COLUMNS.items() if own.encode() in data}
-    found = tables.read(data, columns, "given")
+    found = tables.read_table(data, columns, "given")
     use_plan(plan_problem(found))
 
 

@@ -27,7 +27,7 @@ from tests.support.paths import DATA, SAMPLES
 from tests.tools.fuzz import flat_program, links, mutation, parts
 from tests.tools.fuzz.uses import use
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.formats.planfile import checkpoint, plan_file, trace
+from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
@@ -258,7 +258,7 @@ def targets() -> dict[str, Target]:
     """Return every target by its name."""
     graphs = [_sample(name) for name in SMALL]
     solution = plan_graph(views_graph())
-    kept = checkpoint.checkpoint(solution.plan, solution.liveness)
+    kept = plan_file.checkpoint(solution.plan, solution.liveness)
     onnx = [case.model.SerializeToString() for case in CASES]
     tflite = [(DATA / "tflite" / "hello_world_int8.tflite").read_bytes()] * 8
     tflite.append((DATA / "tflite" / "kws_ref_model.tflite").read_bytes())

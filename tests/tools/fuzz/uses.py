@@ -3,13 +3,13 @@
 from fractions import Fraction
 from typing import Any
 
-from app.canvas.pack import pack_plan
+from app.canvas.component import pack_plan
 from app.report import summary
 from app.texts import tensor_text, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.c_project import render_plan
 from tmmu_core.formats.open_file import PlainInstance, read_any
-from tmmu_core.formats.planfile import checkpoint, plan_file, trace
+from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -60,7 +60,7 @@ def use_graph(graph: Graph) -> None:
                 continue
             verdict = verify_plan(solution.plan, graph)
             assert verdict.ok, f"{mode}, {planner}: {verdict.errors[0]}"
-            checkpoint.restore(checkpoint.checkpoint(solution.plan, solution.liveness))
+            plan_file.restore(plan_file.checkpoint(solution.plan, solution.liveness))
             use_plan(solution.plan)
             lint_verdict(solution.plan, graph)
     refusals.sort(key=lambda error: isinstance(error, TmmuError))  # untyped errors first

@@ -15,9 +15,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
-from tmmu_core.graph.arenas import arena_fields, read_arenas
-from tmmu_core.graph.assumed_sizes import assumed_at
-from tmmu_core.graph.checks import dimension_hint
+from tmmu_core.graph.checks import arena_fields, assumed_at, dimension_hint, read_arenas
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import Arena, Dim
 from tmmu_core.graph.sharding.shard_spec import read_spec

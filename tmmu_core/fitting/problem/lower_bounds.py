@@ -19,7 +19,7 @@ import numpy as np
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.in_place import missing_pairs, permitted_pairs
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, bounds, extents
-from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.liveness.analyse import bytes_of_tensors

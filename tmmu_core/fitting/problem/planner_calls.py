@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.fitting.move import Cost, Kind, Move, total_cost
-from tmmu_core.graph.arenas import arena_fields, read_arenas
-from tmmu_core.graph.assumed_sizes import assumed_at
+from tmmu_core.graph.checks import arena_fields, assumed_at, read_arenas
 from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, Arena, Dim, Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness, Timeline

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tmmu_core.base.components import DisjointSets
 from tmmu_core.fitting.order.order_model import csr, csr_rows, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
-from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.model import Arena, Node
 from tmmu_core.graph.operators import operator_of

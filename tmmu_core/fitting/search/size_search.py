@@ -26,7 +26,7 @@ from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.graph.assumed_sizes import refuse_unused_dims, size_range
+from tmmu_core.graph.checks import refuse_unused_dims, size_range
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard

@@ -1,20 +1,9 @@
 """Export a plan as files of a firmware build: ``tmmu export PLAN --to c-project -o DIR``.
 
-::
-
-    <prefix>_memory.h, .c       macros of offsets and sizes, with static assertions; tables of regions and tensors
-    <prefix>_arenas.c           the arenas, each in its own section; functions that bind arenas and load constants
-    <prefix>_blobs.c            the constants' bytes as C arrays; or
-    <prefix>_blobs.S, *.bin     the constants' bytes in files that the assembler includes
-    <prefix>_selftest.c         loads the constants, checks their bytes and the bounds of arenas and tensors
-    memory.ld                   linker script fragment that places arenas and blobs in their memories
-    CMakeLists.txt              the library and its self-test (ctest)
-    residency.json              arenas, tensors and their names in C, for other tools
-    tmmu-manifest.json          the names of these files; not in a zip archive
-
-The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. The program must bind
-memory to constants whose bytes are not exported, and to writable arenas that are too large for static arrays.
-The files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
+``docs/how-to/c-project.md`` lists the files. The C files compile as C11 and as C++17 without warnings. Equal plans and
+bytes give equal files. The program must bind memory to constants whose bytes are not exported, and to writable arenas
+that are too large for static arrays. The files are rendered from ``templates/`` (jinja2, with ``«value»`` and
+``/*% statement %*/``).
 """
 
 import io

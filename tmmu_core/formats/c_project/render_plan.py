@@ -180,7 +180,16 @@ def build_render_plan(
     arena, and for missing or wrong bytes; ``UnreadableInput`` for bytes that cannot be read.
     """
     bytes_of = Constants.of(constants)
-    regions = [_region(plan, k, bytes_of) for k in range(len(plan.arenas))]
+    regions = []
+    for k, arena in enumerate(plan.arenas):
+        notes, members = plan.arena_notes(arena.name), np.flatnonzero(plan.arena == k)
+        alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[members].max(initial=1)))
+        if "memory" in notes:
+            role, memory, source = (str(notes[key]) for key in ("role", "memory", "source_memory"))
+        else:
+            role, memory, source = _role(plan, members.tolist(), bytes_of), arena.name, arena.name
+        size, origin = arena.extent_bytes, notes.get("origin")
+        regions.append(RenderArena(k, role, memory, source, size, alignment, source != memory, arena.name, origin))
     regions.sort(key=lambda region: (ROLES.index(region.role), region.memory))
     arenas = [replace(arena, region_id=region_id) for region_id, arena in enumerate(regions)]
     region_of = {arena.name: arena.region_id for arena in arenas}
@@ -199,18 +208,6 @@ def build_render_plan(
     placed_in = tuple(residences(plan))
     render = RenderMemoryPlan(scratch, persistent, constant, (), *hashes, module_prefix, tensors, placed_in)
     return _with_blobs(render, plan, bytes_of) if bytes_of else render
-
-
-def _region(plan: Plan, k: int, constants: Constants) -> RenderArena:
-    arena, notes = plan.arenas[k], plan.arena_notes(plan.arenas[k].name)
-    alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[plan.arena == k].max(initial=1)))
-    if "memory" in notes:
-        role, memory, source = (str(notes[key]) for key in ("role", "memory", "source_memory"))
-    else:
-        role = _role(plan, np.flatnonzero(plan.arena == k).tolist(), constants)
-        memory = source = arena.name
-    is_staged, origin = source != memory, notes.get("origin")
-    return RenderArena(k, role, memory, source, arena.extent_bytes, alignment, is_staged, arena.name, origin)
 
 
 def _role(plan: Plan, rows: list[int], constants: Constants) -> str:

@@ -1,4 +1,4 @@
-"""Read and write packing problems as CSV.
+"""Read and write packing problems as CSV, and read any table, CSV or JSON, as a packing instance.
 
 One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ranges half-open ``[lower, upper)``.
 Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0``; bytes may have a unit (``1.5 MiB``;
@@ -8,23 +8,29 @@ Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0`
 * ``upper``: also ``end``; with this name, the ends of live ranges and gaps are inclusive;
 * ``gaps``: ranges without live bytes, half-open, ``7-9 12-14``; gaps with a byte window, ``12-14@0:64``, are ignored;
 * ``offset``: in all rows, a finished plan; in some rows, fixed offsets; in no row, a problem.
+
+For :func:`read_table`, the user assigns the columns to :data:`FIELDS`. Without live ranges, all rows are live at the
+same time. Without offsets, the instance has no packing. Without ids, rows are numbered. Rows with the same ``alias``
+become one buffer. A JSON table is a list of objects, or the first list in an object. Bytes may have a unit in the cell
+or in the column name (``Size (KiB)``).
 """
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.base.errors import U64_MAX, UnreadableInput, source_of_errors
 from tmmu_core.base.escaping import csv_text
-from tmmu_core.formats.allocator_plan import file_name, normative_order
+from tmmu_core.formats.allocator_plan import file_name, normative_order, stem_of
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import U64, Packing, PlainInstance, Problem
 
@@ -36,6 +42,13 @@ _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment
 OTHER_NAMES = "For other column names, use tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
 LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64
+FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
+TABLE_HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
+_NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})  # keys of other JSON formats
+_RANGE_FIELDS = ("lower", "upper")
+_BYTE_FIELDS = ("size", "offset", "alignment")
+# A unit at the end of a column name: ``Size (KiB)``, ``size_mb``.
+_UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
 
 
 def refusal(data: bytes) -> str:
@@ -68,14 +81,28 @@ def read_csv(data: bytes, name: str = "") -> PlainInstance:
     line, header = next(rows, (1, None))
     if header is None:
         raise UnreadableInput("the file is empty", place="line 1", hint=_HEADER_HINT)
-    position_of, inclusive = _header([cell.strip() for cell in header], line)
+    header = [cell.strip() for cell in header]
+    position_of: dict[str, int] = {}
+    for k, cell in enumerate(header):
+        name_of_column = COLUMN_OF.get(cell.lower())
+        if name_of_column is None:
+            raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", f"{_HEADER_HINT} {OTHER_NAMES}")
+        if name_of_column in position_of:
+            what = f"two columns are read as {name_of_column!r}: {header[position_of[name_of_column]]!r} and {cell!r}"
+            raise _fault(line, cell, what, "Keep one of the two.")
+        position_of[name_of_column] = k
+    for column in REQUIRED:
+        if column not in position_of:
+            called = f" {column} may be called {' or '.join(ALIASES[column])}." if column in ALIASES else ""
+            raise _fault(line, column, f"missing column {column!r}", f"{_HEADER_HINT}{called} {OTHER_NAMES}")
+    inclusive = header[position_of["upper"]].lower() == "end"
     with document.paused_gc():
         table = list(rows)
     for line, cells in table:
         if len(cells) != len(position_of):
             hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
             raise _fault(line, "", f"{len(cells)} fields, but the header names {len(position_of)}", hint)
-    columns = {name: [cells[k] for _, cells in table] for name, k in position_of.items()}
+    columns = {column: [cells[k] for _, cells in table] for column, k in position_of.items()}
     instance = from_columns(columns, [line for line, _ in table], inclusive)
     return replace(instance, name=file_name(name).removesuffix(".csv"))
 
@@ -133,18 +160,13 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
     return PlainInstance("", problem, packing, tuple(notes))
 
 
-def refuse_unreadable_ids(ids: Iterable[str]) -> None:
-    """Raise ``UnreadableInput`` for the first id that :func:`read_csv` would change or refuse."""
-    for name in ids:
-        if not name or name != name.strip():
+def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> bytes:
+    """Return a problem as CSV; with ``offset``, a finished plan. Hand-offs, exclusions and reuse terms are omitted."""
+    for name in problem.ids:
+        if not name or name != name.strip():  # ``read_csv`` changes or refuses such an id
             fault = "begins or ends with a blank" if name else "is empty"
             hint = "Rename the tensor, or write the plan as JSON."
             raise UnreadableInput(f"a CSV cannot hold the id {name!r}, which {fault}.", hint=hint)
-
-
-def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> bytes:
-    """Return a problem as CSV; with ``offset``, a finished plan. Hand-offs, exclusions and reuse terms are omitted."""
-    refuse_unreadable_ids(problem.ids)
     columns: dict[str, list[Any]] = {"id": list(problem.ids), "lower": problem.birth.tolist()}
     columns |= {"upper": problem.death.tolist(), "size": problem.size.tolist()}
     if (problem.alignment != 1).any():
@@ -176,24 +198,6 @@ def rows_of(data: bytes) -> Iterator[tuple[int, list[str]]]:
 
 def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
     return UnreadableInput(f"{what}.", place=f"line {line}" + f", column {column}" * bool(column), hint=hint)
-
-
-def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
-    """Return column → position, and whether the column ``upper`` is named ``end``."""
-    position_of: dict[str, int] = {}
-    for k, cell in enumerate(cells):
-        name = COLUMN_OF.get(cell.lower())
-        if name is None:
-            raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", f"{_HEADER_HINT} {OTHER_NAMES}")
-        if name in position_of:
-            what = f"two columns are read as {name!r}: {cells[position_of[name]]!r} and {cell!r}"
-            raise _fault(line, cell, what, "Keep one of the two.")
-        position_of[name] = k
-    for name in REQUIRED:
-        if name not in position_of:
-            called = f" {name} may be called {' or '.join(ALIASES[name])}." if name in ALIASES else ""
-            raise _fault(line, name, f"missing column {name!r}", f"{_HEADER_HINT}{called} {OTHER_NAMES}")
-    return position_of, cells[position_of["upper"]].lower() == "end"
 
 
 _HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
@@ -239,3 +243,97 @@ def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tupl
     if sum(end - begin for begin, end in gaps) == upper - lower:
         raise _fault(line, "gaps", f"the gaps are the whole live range [{lower}, {upper})", "Omit the buffer.")
     return tuple(gaps), windowed
+
+
+def columns_of(data: bytes) -> tuple[str, ...]:
+    """Return a table's column names; ``()`` for other data, fewer than two columns, or an empty or unprintable name."""
+    try:
+        data = document.unpack(data)
+        if document.kind(data) == "json" and _NOT_TABLE & document.fields(data).keys():
+            return ()
+        first = next(_rows(data), (0, {}))[1]
+    except UnreadableInput:
+        return ()
+    named = tuple(column for column in first if column and column.isprintable())
+    return named if 2 <= len(named) == len(first) else ()
+
+
+def read_table(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
+    """Return the instance in a table; ``columns`` maps a field to its column's name. Raises ``UnreadableInput``."""
+    with source_of_errors(name):
+        instance = _instance(document.unpack(data), columns)
+    return replace(instance, name=stem_of(name) or "table")
+
+
+def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
+    unknown = next((field for field in columns if field not in FIELDS), None)
+    if unknown is not None:
+        raise UnreadableInput(f"there is no field {unknown!r}.", hint=strict.closest_hint(unknown, FIELDS))
+    document.refuse_many_values(data)
+    numbered = list(_rows(data))
+    if not numbered:
+        raise UnreadableInput("the table has no rows.", hint=TABLE_HINT)
+    present = numbered[0][1].keys()
+    expected = {field: columns.get(field, field) for field in FIELDS}
+    assigned = {field: column for field, column in expected.items() if column in present}
+    has_ranges = not assigned.keys().isdisjoint(_RANGE_FIELDS)
+    required = {"size", *columns, *(_RANGE_FIELDS if has_ranges else ())}
+    missing = next((expected[field] for field in FIELDS if field in required and field not in assigned), None)
+    if missing is not None:
+        closest = strict.closest_hint(missing, sorted(present)) if missing in columns.values() else ""
+        what = f"the table has no column {missing!r}: it has {', '.join(sorted(present))[:400]}."
+        raise UnreadableInput(what, hint=f"{closest} {TABLE_HINT}".strip())
+    found_units = {field: _UNIT.search(assigned[field].strip()) for field in _BYTE_FIELDS if field in assigned}
+    units = {field: found[1][0].lower() for field, found in found_units.items() if found}  # k, m or g
+    count = len(numbered)
+    cells = {"id": [f"row {k}" for k in range(1, count + 1)], "lower": ["0"] * count, "upper": ["1"] * count}
+    for field, column in assigned.items():
+        texts = ["" if row.get(column) is None else str(row[column]).strip() for _, row in numbered]
+        is_number = field in (*_RANGE_FIELDS, *_BYTE_FIELDS)
+        cells[field] = [digits_of(text, units.get(field, "")) for text in texts] if is_number else texts
+    kept = _merge_aliases(cells, cells.pop("alias", [""] * count))
+    cells = {field: [texts[row] for row in kept] for field, texts in cells.items()}
+    instance = from_columns(cells, [numbered[row][0] for row in kept])
+    notes = [f"{assigned[field]!r} is read as {unit.upper()}iB because of its name" for field, unit in units.items()]
+    if len(kept) < count:
+        notes.append(f"{count - len(kept):,} of {count:,} rows share the bytes of another row (same alias)")
+    if not has_ranges:
+        notes.append("the table has no live ranges: all rows are live at once")
+    return replace(instance, notes=(*instance.notes, *notes))
+
+
+def _rows(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield ``(line, column → cell)`` of each row of a table; the lines of JSON rows are 2, 3, …, as in CSV."""
+    if data.lstrip()[:1] not in (b"[", b"{"):
+        rows = rows_of(data)
+        header = [cell.strip() for cell in next(rows, (1, []))[1]]
+        yield from ((line, dict(zip(header, cells, strict=False))) for line, cells in rows)
+        return
+    hint = "Write a list of objects."
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableInput(f"the table is not JSON: {error}.", hint=hint) from error
+    if isinstance(value, dict):
+        value = next((member for member in value.values() if isinstance(member, list)), None)
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise UnreadableInput("the JSON contains no list of objects.", hint=hint)
+    yield from enumerate(value, start=2)
+
+
+def _merge_aliases(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
+    """Merge the rows of each alias into its first row: least lower, largest upper and size. Return the rows to keep."""
+    first_of: dict[str, int] = {}
+    kept = []
+    for row, alias in enumerate(aliases):
+        first = first_of.setdefault(alias, row) if alias else row
+        if first == row:
+            kept.append(row)
+            continue
+        try:
+            for field, merge in (("lower", min), ("upper", max), ("size", max)):
+                cells[field][first] = str(merge(*[strict.whole_number(cells[field][k]) for k in (first, row)]))
+        except ValueError as error:
+            what = f"the rows of the alias {alias[:80]!r} contain a value that is not a whole number."
+            raise UnreadableInput(what, hint="Write digits only.") from error
+    return kept

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Annotated
@@ -61,10 +61,18 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         what = "no value of the program has a place: its memory was not planned."
         raise UnreadableInput(what, hint="Export it with memory planning, the default of to_executorch().")
     chosen = max(methods, key=lambda method: peak_of(method.live_ranges))
-    notes = list(chosen.notes())
+    notes = []
     if len(methods) > 1:
         others = ", ".join(sorted(method.name for method in methods if method is not chosen))
-        notes.insert(0, f"the method {chosen.name!r} is shown; the program also contains {others}")
+        notes.append(f"the method {chosen.name!r} is shown; the program also contains {others}")
+    listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in enumerate(chosen.memory_bytes) if size)
+    notes.append(f"the program reserves {sum(chosen.memory_bytes):,} bytes ({listed})")
+    if views := sum(value.viewed is not None for value in chosen.values.values()):
+        notes.append(f"values that share the bytes of another value (elided views and in-place results): {views}")
+    if count := chosen.unplaced:
+        notes.append(f"{count} values have no place in the plan: the caller of the program provides their memory")
+    if chosen.delegate_calls:
+        notes.append(f"the file does not contain the memory that {chosen.delegate_calls} delegate calls allocate")
     return instance_of(stem_of(name) or chosen.name, chosen.live_ranges, notes)
 
 
@@ -148,7 +156,7 @@ class _Method:
         self.loops: list[tuple[int, int]] = []  # ``(first step, last step)`` of each loop
         self.steps = 1
         for number in table.vector(3):
-            self._write(number, 0, f"input {number}", "input")
+            self._use(number, 0, f"input {number}", "input")
         for chain in table.tables(5):
             for instruction in chain.tables(2):
                 self._run(instruction.number(0, "B"), instruction.table(1))
@@ -162,7 +170,14 @@ class _Method:
             value = self.values[number].base
             value.last = self.steps - 1
             value.role = value.role if value.role in ("input", "buffer") else "output"
-        self.live_ranges = list(self._live_ranges())
+        arenas = arena_names(value.place[0] for value in self.values.values())
+        self.live_ranges: list[LiveRange] = []
+        for value in self.values.values():
+            if value.birth >= 0 and value.viewed is None and value.size:
+                birth, death = (0, self.steps) if value.role == "buffer" else (value.birth, value.last + 1)
+                name = "+".join([value.label, *dict.fromkeys(value.more_labels)][:8]) + f" @{value.number}"
+                (memory, offset), size = value.place, value.size
+                self.live_ranges.append(LiveRange(name, birth, death, size, offset, value.role, arena=arenas[memory]))
 
     def _add_value(self, number: int, kind: int, table: _Table | None) -> None:
         if table is None:
@@ -201,13 +216,13 @@ class _Method:
             self._call(step, arguments, f"delegate {table.number(0)}", len(arguments) - last_read - 1)
         elif kind == MOVE:
             source, target = table.number(0), table.number(1)
-            self._read(source, step)
-            self._write(target, step, "move", "activation")
+            self._use(source, step)
+            self._use(target, step, "move")
             bases = [self.values[number].base for number in (source, target) if number in self.values]
             if len(bases) == 2 and bases[0] is not bases[1]:
                 bases[1].more_labels.append(bases[0].label)
         elif kind in (JUMP, FREE):
-            self._read(table.number(0), step)
+            self._use(table.number(0), step)
             if kind == JUMP and 0 <= table.number(1) < step:
                 self.loops.append((table.number(1) + 1, step))
 
@@ -227,54 +242,27 @@ class _Method:
         written = set(results)
         read = [number for number in operands if number not in written]
         for number in read:
-            self._read(number, step)
+            self._use(number, step)
         operand_at = {self.values[number].place: self.values[number] for number in read}
         for number in results:
-            self._write(number, step, f"{operator} #{number}", "activation", operand_at.get(self.values[number].place))
+            self._use(number, step, f"{operator} #{number}", operand=operand_at.get(self.values[number].place))
 
-    def _read(self, number: int, step: int) -> None:
+    def _use(
+        self, number: int, step: int, label: str = "", role: str = "activation", operand: _Value | None = None
+    ) -> None:
+        """Record a write with a ``label``, else a read. ``operand``: a value at the same place that is read."""
         value = self.values.get(number)
         if value is None:
             return
         if value.birth < 0:
             value.birth = step
-            if not value.try_share(self.latest.get(value.place)):
-                value.role = "buffer"  # state that persists between runs
-                value.label = value.label or f"state #{number}"
-        self._use(value, step)
-
-    def _write(self, number: int, step: int, label: str, role: str, operand: _Value | None = None) -> None:
-        value = self.values.get(number)
-        if value is None:
-            return
-        if value.birth < 0:
-            value.birth, value.role, value.label = step, role, value.label or label
-            value.try_share(operand)
-        self._use(value, step)
-
-    def _use(self, value: _Value, step: int) -> None:
+            is_view = value.try_share(operand if label else self.latest.get(value.place))
+            if label:
+                value.role, value.label = role, value.label or label
+            elif not is_view:  # state that persists between runs
+                value.role, value.label = "buffer", value.label or f"state #{number}"
         value.base.last = step
         self.latest[value.place] = value
-
-    def _live_ranges(self) -> Iterable[LiveRange]:
-        arenas = arena_names(value.place[0] for value in self.values.values())
-        for value in self.values.values():
-            if value.birth < 0 or value.viewed is not None or not value.size:
-                continue
-            birth, death = (0, self.steps) if value.role == "buffer" else (value.birth, value.last + 1)
-            name = "+".join([value.label, *dict.fromkeys(value.more_labels)][:8]) + f" @{value.number}"
-            memory, offset = value.place
-            yield LiveRange(name, birth, death, value.size, offset, value.role, arena=arenas[memory])
-
-    def notes(self) -> Iterable[str]:
-        listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in enumerate(self.memory_bytes) if size)
-        yield f"the program reserves {sum(self.memory_bytes):,} bytes ({listed})"
-        if views := sum(value.viewed is not None for value in self.values.values()):
-            yield f"values that share the bytes of another value (elided views and in-place results): {views}"
-        if self.unplaced:
-            yield f"{self.unplaced} values have no place in the plan: the caller of the program provides their memory"
-        if self.delegate_calls:
-            yield f"the file does not contain the memory that {self.delegate_calls} delegate calls allocate"
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)]

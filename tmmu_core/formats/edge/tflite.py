@@ -205,7 +205,7 @@ class _GraphBuilder:
         kind = "Loop" if is_loop else "If" if subgraphs[1:] else "Call"
         bodies = [self._flattener(use, body, operands, kind) for body in subgraphs]
         if is_loop:
-            scopes.repeat(self, site, bodies[1], arguments, condition=bodies[0])
+            scopes.repeat(self, site, bodies[1], arguments, (), condition=bodies[0])
         else:
             condition = [self._id(use, i) for i in operator.inputs[:1]] if operator.instr == "IF" else []
             scopes.branch(self, site, condition, list(zip(BODIES[operator.instr], bodies, strict=True)), arguments)

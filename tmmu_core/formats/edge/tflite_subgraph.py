@@ -113,36 +113,9 @@ class ModelFile:
 
     def subgraph(self, number: int) -> Subgraph:
         """Return one subgraph. Raises ``UnreadableInput``, or ``InvalidIrShapes`` for a tensor without a size."""
-        if number not in self.subgraphs:
-            self.subgraphs[number] = self._parsed(number, self.label(number))
-        return self.subgraphs[number]
-
-    def place(self, tensor: Any) -> tuple[int, int]:
-        """Return ``(offset in the file, bytes)`` of a tensor's data; ``(0, 0)`` if the file has none."""
-        at = tensor.Buffer()
-        if not 0 < at < self.model.BuffersLength():
-            return 0, 0
-        buffer = self.model.Buffers(at)
-        if buffer.DataLength():
-            return int(buffer._tab.Vector(buffer._tab.Offset(4))), int(buffer.DataLength())
-        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)  # 0 and 1 mean no data
-
-    def data_bytes(self, tensor: Any) -> int:
-        """Return the size of a tensor's data in the file, in bytes."""
-        return self.place(tensor)[1]
-
-    def offline_offsets(self) -> tuple[int, ...]:
-        """Return the plan in the file: an offset per tensor of each subgraph; empty without a plan."""
-        for k in range(length(self.model, "Metadata")):
-            entry = self.model.Metadata(k)
-            if entry.Name() == OFFLINE_PLAN and entry.Buffer() < self.model.BuffersLength():
-                buffer = self.model.Buffers(entry.Buffer())
-                content = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
-                return struct.unpack(f"<{len(content) // 4}i", content[: len(content) // 4 * 4])[OFFLINE_HEADER:]
-        return ()
-
-    def _parsed(self, number: int, label: str) -> Subgraph:
-        table, size = self.model.Subgraphs(number), len(self.model._tab.Bytes)
+        if number in self.subgraphs:
+            return self.subgraphs[number]
+        label, table, size = self.label(number), self.model.Subgraphs(number), len(self.model._tab.Bytes)
         operators = [table.Operators(k) for k in range(length(table, "Operators"))]
         rows = [table.Tensors(i) for i in range(length(table, "Tensors"))]
         self.counted += sum(length(each, "Inputs") + length(each, "Outputs") for each in operators)
@@ -169,7 +142,33 @@ class ModelFile:
         roles: dict[int, Role] = {**dict.fromkeys(outputs, "output"), **dict.fromkeys(inputs, "input")}
         tensors = [self._tensor(number, i, row, ids[i], roles.get(i), i in written) for i, row in enumerate(rows)]
         dynamic = frozenset(i for i, row in enumerate(rows) if min(numbers(row, "ShapeSignature"), default=0) < 0)
-        return Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors), dynamic)
+        subgraph = Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors), dynamic)
+        self.subgraphs[number] = subgraph
+        return subgraph
+
+    def place(self, tensor: Any) -> tuple[int, int]:
+        """Return ``(offset in the file, bytes)`` of a tensor's data; ``(0, 0)`` if the file has none."""
+        at = tensor.Buffer()
+        if not 0 < at < self.model.BuffersLength():
+            return 0, 0
+        buffer = self.model.Buffers(at)
+        if buffer.DataLength():
+            return int(buffer._tab.Vector(buffer._tab.Offset(4))), int(buffer.DataLength())
+        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)  # 0 and 1 mean no data
+
+    def data_bytes(self, tensor: Any) -> int:
+        """Return the size of a tensor's data in the file, in bytes."""
+        return self.place(tensor)[1]
+
+    def offline_offsets(self) -> tuple[int, ...]:
+        """Return the plan in the file: an offset per tensor of each subgraph; empty without a plan."""
+        for k in range(length(self.model, "Metadata")):
+            entry = self.model.Metadata(k)
+            if entry.Name() == OFFLINE_PLAN and entry.Buffer() < self.model.BuffersLength():
+                buffer = self.model.Buffers(entry.Buffer())
+                content = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
+                return struct.unpack(f"<{len(content) // 4}i", content[: len(content) // 4 * 4])[OFFLINE_HEADER:]
+        return ()
 
     def damaged(self, what: str, number: int) -> UnreadableInput:
         """Return the error of an inconsistent subgraph."""

@@ -16,7 +16,7 @@ the file, so they grow by the inserted bytes: ``Buffer.offset`` and ``Operator.l
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -45,14 +45,7 @@ DATA_ALIGNMENT = 16
 OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9  # vtable slots of the two fields that are file offsets
 
 Key = tuple[int, int]  # subgraph and tensor number
-
-
-@dataclass(frozen=True)
-class Scope:
-    """One step of the runtime: an operator of a subgraph, or the entry into a body."""
-
-    instr: str
-    in_place: tuple[tuple[Key, Key], ...] = ()  # (operand, result): the result may reuse the operand in place
+Scope = tuple[str, list[tuple[Key, Key]]]  # operator or ``enter``, and pairs: the result may reuse the operand in place
 
 
 class MicroModel:
@@ -77,7 +70,7 @@ class MicroModel:
             hint = "Export a model with fixed sizes, in which the main subgraph runs all others without recursion."
             raise Misuse(f"{self.name} has a part that is not planned: {parts[0]}.", hint)
         self.live_scopes: dict[Key, tuple[int, int]] = {}  # tensor → its first and last scope, if it is used
-        self.scopes = [Scope("enter")]
+        self.scopes: list[Scope] = [("enter", [])]
         self._enter(0)
 
     def tensor(self, key: Key) -> Tensor:
@@ -112,13 +105,13 @@ class MicroModel:
             return self.graph
         ranges = {key: self.live_scopes[key] for key in self.in_arena if key in self.live_scopes}
         nodes = []
-        for k, scope in enumerate(self.scopes[1:], 1):
+        for k, (instr, in_place) in enumerate(self.scopes[1:], 1):
             reads = [key for key, (first, last) in ranges.items() if first < k == last]
             writes = [key for key, (first, _) in ranges.items() if first == k]
-            pairs = [pair for pair in scope.in_place if pair[0] in reads and pair[1] in writes]
+            pairs = [pair for pair in in_place if pair[0] in reads and pair[1] in writes]
             inplace = tuple([(reads.index(operand), writes.index(result)) for operand, result in pairs])
             ids = tuple(map(_id, reads)), tuple(map(_id, writes))
-            nodes.append(Node(f"{scope.instr}_{k}", scope.instr, *ids, inplace=inplace or "none"))
+            nodes.append(Node(f"{instr}_{k}", instr, *ids, inplace=inplace or "none"))
         tensors = tuple([structs.replace(self.tensor(key), id=_id(key)) for key in ranges])
         inputs = tuple([_id(key) for key, (first, _) in ranges.items() if first <= 0])
         outputs = tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in ranges])
@@ -145,11 +138,10 @@ class MicroModel:
             permitted = "none" if bodies else permission(subgraph.tensors, operator.instr, reads, [*operator.outputs])
             granted = permitted if isinstance(permitted, tuple) else ()
             pairs = [((number, reads[int(a)]), (number, operator.outputs[int(b)])) for a, b in granted]
-            in_place = tuple([pair for pair in pairs if pair[0][1] not in subgraph.outputs])
-            self.scopes.append(Scope(operator.instr, in_place))
+            self.scopes.append((operator.instr, [pair for pair in pairs if pair[0][1] not in subgraph.outputs]))
             self._extend_live_scopes(number, operator.outputs)
             for body in bodies:
-                self.scopes.append(Scope("enter"))
+                self.scopes.append(("enter", []))
                 self._enter(body)
             self._extend_live_scopes(number, operator.inputs, is_read=True)
             self._extend_live_scopes(number, operator.outputs)
@@ -174,8 +166,21 @@ def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
     """Return the model with the offsets of a plan of ``graph`` or ``runtime_graph``. Raises ``Misuse``."""
     plan = in_memory(plan)
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
-    _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
-    in_place = {pair for scope in model.scopes for pair in scope.in_place}
+    numbers = sorted({int(plan.arena[row]) for row in rows.values()})
+    roles = zip(plan.arena.tolist(), plan.roles, strict=True)
+    if len(numbers) > 1 or any(arena in numbers and role in PERSISTENT_ROLES for arena, role in roles):
+        what = "the plan does not place the activations in one arena of their own, as TensorFlow Lite Micro does; they "
+        what += f"are in {', '.join(plan.arenas[k].name for k in numbers)}."
+        raise Misuse(what, "Plan the model without --one-memory and --arenas.")
+    for arena in (plan.arenas[k] for k in numbers):
+        if arena.alignment_bytes % tflite.ALIGNMENT:
+            what = f"the arena {arena.name!r} has the alignment {arena.alignment_bytes}; TensorFlow Lite Micro needs a "
+            what += f"multiple of {tflite.ALIGNMENT}."
+            raise Misuse(what, f"Plan the model with --alignment {tflite.ALIGNMENT}.")
+        if arena.extent_bytes > MAX_OFFSET:
+            what = f"the arena {arena.name!r} needs {arena.extent_bytes:,} bytes; offsets of TensorFlow Lite Micro are "
+            raise Misuse(what + "32-bit integers and reach 2 GiB.", "Use --planner auto, or split the model.")
+    in_place = {pair for _, pairs in model.scopes for pair in pairs}
     placed: dict[Key, tuple[int, int]] = {}  # first byte, and byte after the last one, aligned up
     unplaced = []
 
@@ -202,22 +207,6 @@ def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
     extent = max((end for _, end in placed.values()), default=0)
     return TflmFile(with_metadata(model.data, OFFLINE_PLAN, value, model.name), tuple(flat), tuple(unplaced), extent)
-
-
-def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
-    roles = zip(plan.arena.tolist(), plan.roles, strict=True)
-    if len(numbers) > 1 or any(arena in numbers and role in PERSISTENT_ROLES for arena, role in roles):
-        what = "the plan does not place the activations in one arena of their own, as TensorFlow Lite Micro does; they "
-        what += f"are in {', '.join(plan.arenas[k].name for k in numbers)}."
-        raise Misuse(what, "Plan the model without --one-memory and --arenas.")
-    for arena in (plan.arenas[k] for k in numbers):
-        if arena.alignment_bytes % tflite.ALIGNMENT:
-            what = f"the arena {arena.name!r} has the alignment {arena.alignment_bytes}; TensorFlow Lite Micro needs a "
-            what += f"multiple of {tflite.ALIGNMENT}."
-            raise Misuse(what, f"Plan the model with --alignment {tflite.ALIGNMENT}.")
-        if arena.extent_bytes > MAX_OFFSET:
-            what = f"the arena {arena.name!r} needs {arena.extent_bytes:,} bytes; offsets of TensorFlow Lite Micro are "
-            raise Misuse(what + "32-bit integers and reach 2 GiB.", "Use --planner auto, or split the model.")
 
 
 def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> bytes:

@@ -77,13 +77,6 @@ def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
     return ids
 
 
-def write_defaults(model: onnx.ModelProto) -> None:
-    """Add the default ``onesided=1`` to ``STFT`` nodes without it: shape inference ignores this default."""
-    for node in model.graph.node:
-        if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
-            node.attribute.append(helper.make_attribute("onesided", 1))
-
-
 def bodies_of(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
     """Return the ``(attribute name, graph)`` pairs of a node's bodies."""
     bodies = [(a.name, a.g) for a in node.attribute if a.HasField("g")]

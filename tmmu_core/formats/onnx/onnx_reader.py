@@ -33,16 +33,20 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import defs
 
 from tmmu_core.base import limits
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line, install_command, installed
 from tmmu_core.formats.onnx import onnx_model, onnx_shape_run
-from tmmu_core.formats.onnx.onnx_constant_folding import MAX_FOLDED_ELEMENTS
+from tmmu_core.formats.onnx.onnx_inference import (
+    MAX_FOLDED_ELEMENTS,
+    check_scopes,
+    without_dead_branches,
+    write_trip_limits,
+)
 from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, operator_name
 from tmmu_core.formats.onnx.onnx_runnable_sizes import make_runnable
-from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, conditions, infer, named_dims, refuse_type, undefined_size
 from tmmu_core.graph import checks, dtypes
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.checks import dims_text
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
 from tmmu_core.graph.modules.module_paths import scopes_path, source_of
@@ -77,7 +81,9 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
 def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
     flat = flattened(model)
-    onnx_model.write_defaults(flat.model)
+    for node in flat.model.graph.node:  # shape inference ignores this default
+        if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("onesided", 1))
     sizes = named_dims(flat.model, envelopes)
     sizes.dims |= {count: dim for count, dim in write_trip_limits(flat, envelopes).items() if count not in sizes.dims}
     facts, notes = make_runnable(flat.model, infer(flat.model, sizes), sizes)
@@ -112,7 +118,9 @@ def _build_with_runtime_shapes(
 
     If shapes are still unknown, omit the branches that the run did not take. Raises ``InvalidIrShapes``.
     """
-    if option := onnx_shape_run.missing_option():
+    option = "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
+    option = option if installed("onnxruntime") else install_command("run")
+    if option:
         error.hint += f" Or measure the shape in a run of the model: {option}"
         raise error
     if known := onnx_shape_run.symbolic(flat.model, sizes.point()):
@@ -189,7 +197,11 @@ def _refuse_unsupported(model: onnx.ModelProto) -> None:
             what, where = f"the weight {graph.sparse_initializer[0].values.name!r} is sparse.", "sparse_initializer[0]"
             raise UnreadableInput(what, place=f"{place}.{where}", hint="Export the model with dense weights.")
         for k, node in enumerate(graph.node):
-            if _lacks_input(node, versions):
+            schema = _schema(node, versions)
+            formals = schema.inputs if schema is not None else ()
+            required = [formal.option == defs.OpSchema.FormalParameterOption.Single for formal in formals]
+            is_omitted = any(needs and not name for needs, name in zip(required, node.input, strict=False))
+            if schema is not None and (len(node.input) < schema.min_input or is_omitted):
                 what = f"the operator {node.op_type} lacks a required input."
                 raise UnreadableInput(what, place=f"{place}.node[{k}]", hint="Export the model again.")
             if node.domain == SCOPE:
@@ -205,15 +217,6 @@ def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
     version = versions.get(node.domain)
     known = version is not None and defs.has(node.op_type, version, node.domain)
     return defs.get_schema(node.op_type, version, node.domain) if known else None
-
-
-def _lacks_input(node: onnx.NodeProto, versions: Mapping[str, int]) -> bool:
-    schema = _schema(node, versions)
-    if schema is None:
-        return False
-    required = (formal.option == defs.OpSchema.FormalParameterOption.Single for formal in schema.inputs)
-    given = zip(required, node.input, strict=False)
-    return len(node.input) < schema.min_input or any(is_required and not name for is_required, name in given)
 
 
 class Builder:
@@ -236,41 +239,7 @@ class Builder:
     def build(self) -> Graph:
         """Return the graph of the nodes that are not folded."""
         inputs = [value.name for value in self.graph.input if value.name not in self.weights]
-        unfolded = self._unfolded()
-        self.read_names.update(name for node in unfolded.values() for name in node.input)
-        ids = self.flat.ids(list(unfolded))
-        for name in inputs:
-            self._add(name, role="input", node_id="")
-        nodes = [self._node(k, node, node_id) for (k, node), node_id in zip(unfolded.items(), ids, strict=True)]
-        for name in self.outputs:
-            if name not in self.tensors:
-                self._add_constant(name, node_id="")
-        operators = Counter(node.op_type for node in self.graph.node if is_scope(node))
-        count = 2 * operators["If.close"] + operators["Loop.close"] + operators["Scan.close"]
-        note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
-        origins = zip(ids, map(_origin_of, unfolded.values()), strict=True)
-        return Graph(
-            *(tuple(self.tensors.values()), tuple(nodes), tuple(inputs), tuple(self.outputs), GRAPH_SCHEMA),
-            name=(self.graph.name or PurePath(self.source).stem) + note,
-            assumed=self.sizes.assumed,
-            execution_order=tuple(ids),
-            shapes_from=self._shapes_from(),
-            origins={node_id: origin for node_id, origin in origins if origin != Origin()},
-        )
-
-    def _shapes_from(self) -> dict[str, ShapeFrom]:
-        source_of_shape: dict[str, ShapeFrom] = {}
-        for value in chain(self.graph.input, self.graph.value_info, self.graph.output):
-            tensor = value.type.tensor_type
-            if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in tensor.shape.dim):
-                source_of_shape[value.name] = "declared"
-        source_of_shape.update((weight.name, "declared") for weight in self.graph.initializer)
-        source_of_shape.update(self.facts.origin)
-        return {name: source_of_shape.get(name, "onnx") for name in self.tensors}
-
-    def _unfolded(self) -> dict[int, onnx.NodeProto]:
-        """Return position → node of the nodes that are not folded; add the outputs of folded nodes to ``constant``."""
-        unfolded: dict[int, onnx.NodeProto] = {}
+        unfolded: dict[int, onnx.NodeProto] = {}  # position → node
         shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
         for k, node in enumerate(self.graph.node):
             is_constant = all(name in self.constant for name in node.input if name)
@@ -282,7 +251,36 @@ class Builder:
                 self.constant.update(name for name in node.output if name)
             else:
                 unfolded[k] = node
-        return unfolded
+        self.read_names.update(name for node in unfolded.values() for name in node.input)
+        ids = self.flat.ids(list(unfolded))
+        for name in inputs:
+            self._add(name, role="input", node_id="")
+        nodes = [self._node(k, node, node_id) for (k, node), node_id in zip(unfolded.items(), ids, strict=True)]
+        for name in self.outputs:
+            if name not in self.tensors:
+                self._add_constant(name, node_id="")
+        operators = Counter(node.op_type for node in self.graph.node if is_scope(node))
+        count = 2 * operators["If.close"] + operators["Loop.close"] + operators["Scan.close"]
+        note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
+        shapes_from: dict[str, ShapeFrom] = dict.fromkeys(self.weights, "declared")
+        for value in chain(self.graph.input, self.graph.value_info, self.graph.output):
+            tensor = value.type.tensor_type
+            if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in tensor.shape.dim):
+                shapes_from[value.name] = "declared"
+        shapes_from |= self.facts.origin
+        origins: dict[str, Origin] = {}  # PyTorch's exporters write it to the metadata, or to the node's description
+        for node, node_id in zip(unfolded.values(), ids, strict=True):
+            metadata = {entry.key: entry.value for entry in node.metadata_props}
+            source = source_of(metadata.get("pkg.torch.onnx.stack_trace", node.doc_string))
+            origins[node_id] = Origin(scopes_path(metadata.get("pkg.torch.onnx.name_scopes", "")), source)
+        return Graph(
+            *(tuple(self.tensors.values()), tuple(nodes), tuple(inputs), tuple(self.outputs), GRAPH_SCHEMA),
+            name=(self.graph.name or PurePath(self.source).stem) + note,
+            assumed=self.sizes.assumed,
+            execution_order=tuple(ids),
+            shapes_from={name: shapes_from.get(name, "onnx") for name in self.tensors},
+            origins={node_id: origin for node_id, origin in origins.items() if origin != Origin()},
+        )
 
     def _node(self, k: int, node: onnx.NodeProto, node_id: str) -> Node:
         constants = self.constant.intersection(captured(node)) if is_scope(node) else ()
@@ -291,8 +289,13 @@ class Builder:
             if name not in self.tensors:
                 self._add_constant(name, node_id)
         view = self._view_of(node)
-        written = [name for i, name in enumerate(node.output) if name and not self._is_droppable(node, i)]
-        for name in written:
+        written = []
+        for i, name in enumerate(node.output):
+            schema = None if name in self.read_names else _schema(node, self.versions)
+            formals = schema.outputs if schema is not None else ()
+            if not name or (i < len(formals) and formals[i].option == defs.OpSchema.FormalParameterOption.Optional):
+                continue  # an optional output that nothing reads
+            written.append(name)
             role: Role = "output" if name in self.outputs else "activation"
             self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
         pairs = self._pairs(node, operands, written)
@@ -305,11 +308,6 @@ class Builder:
             params={"shapes": min(sources)} if sources else {},
             scope=self.flat.origins[k].scope,
         )
-
-    def _is_droppable(self, node: onnx.NodeProto, i: int) -> bool:
-        schema = None if node.output[i] in self.read_names else _schema(node, self.versions)
-        formal = schema.outputs if schema is not None else ()
-        return i < len(formal) and bool(formal[i].option == defs.OpSchema.FormalParameterOption.Optional)
 
     def _view_of(self, node: onnx.NodeProto) -> str:
         """Return the tensor that the first output is a view of; ``""`` if the output is not a view."""
@@ -391,10 +389,3 @@ class Builder:
 
 def _instr(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in ("", SCOPE) else f"{node.domain}::{node.op_type}"
-
-
-def _origin_of(node: onnx.NodeProto) -> Origin:
-    """Return the origin of a node. PyTorch's exporters write it to the metadata, or to the node's description."""
-    metadata = {entry.key: entry.value for entry in node.metadata_props}
-    trace = metadata.get("pkg.torch.onnx.stack_trace", node.doc_string)
-    return Origin(scopes_path(metadata.get("pkg.torch.onnx.name_scopes", "")), source_of(trace))

@@ -6,16 +6,16 @@ of PyTorch's example input, or a classifier has a matrix for one size. A table t
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 
 import onnx
 
 from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.onnx.onnx_inference import elements_of
 from tmmu_core.formats.onnx.onnx_model import VIEWS, attribute_of, operator_name
-from tmmu_core.formats.onnx.onnx_scope_shapes import elements_of
 from tmmu_core.formats.onnx.onnx_shape_run import points_to_try
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, bind, infer
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.checks import dims_text
 from tmmu_core.graph.model import Dim
 
 BROADCASTS = ("Add", "Sub", "Mul", "Div")  # operators whose operands have equal sizes, or a size of 1
@@ -25,8 +25,7 @@ MAX_POINTS = 32  # maximum number of combinations of sizes that are tried
 def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
     """Change assumed ``sizes`` so that the model can run. Return the shapes, and notes. Raises ``InvalidIrShapes``."""
     notes = []
-    limits = _lengths_of_tables(model, facts, sizes.dims) | _sizes_of_reshapes(model, facts, sizes.dims)
-    for dim, (bounds, node) in limits.items():
+    for dim, (bounds, node) in _limits_of_dims(model, facts, sizes.dims).items():
         current, largest, is_fixed = sizes.dims[dim], bounds.max, bounds.min == bounds.max
         size = f"{dim} = {largest}" if is_fixed else f"{dim} up to {largest}"
         text = f"the model runs only with {size}, because of the constants of node {node!r}"
@@ -43,7 +42,13 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
     facts = infer(model, sizes) if notes else facts
     if not sizes.assumed or _can_run(model, facts, sizes):
         return facts, notes
-    sizes_of_sums = {dim: size for dim, size in _sizes_of_sums(model, facts) if dim in sizes.assumed}
+    sizes_of_sums: dict[str, int] = {}  # one operand has the dimension where the other has a fixed size above 1
+    for operation in model.graph.node:
+        if operator_name(operation) in BROADCASTS:
+            shapes = [facts.shape.get(name, ())[::-1] for name in operation.input]
+            for a, b in (*zip(*shapes, strict=False), *zip(*shapes[::-1], strict=False)):
+                if a in sizes.assumed and isinstance(b, int) and b > 1:
+                    sizes_of_sums[str(a)] = b
     default, *others = points_to_try(sizes)[:MAX_POINTS]
     for point in (default, default | sizes_of_sums, *others):
         fixed = Sizes({name: Dim(size, size) for name, size in point.items()})
@@ -56,28 +61,12 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
     return facts, notes
 
 
-def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[str]) -> dict[str, tuple[Dim, str]]:
-    """Return dimension → (bounds of the only size with which a reshape can run, the name of the reshape)."""
-    bounds_of: dict[str, tuple[Dim, str]] = {}
-    for node in model.graph.node:
-        shapes = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
-        if operator_name(node) != "Reshape" or () in shapes:
-            continue
-        # If the result has all named dimensions of the operand but one, the fixed sizes determine that one.
-        (factor, names), (result_factor, result_names) = map(elements_of, shapes)
-        missing = list((Counter(names) - Counter(result_names)).elements())
-        is_one = len(missing) == 1 and len(result_names) == len(names) - 1 and missing[0] in dims
-        if is_one and factor and not result_factor % factor:
-            size = result_factor // factor
-            bounds_of.setdefault(missing[0], (Dim(size, size), node.name or node.output[0]))
-    return bounds_of
-
-
-def _lengths_of_tables(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim]) -> dict[str, tuple[Dim, str]]:
-    """Return dimension → (bounds from 0 to the number of rows of a table, the node that reads the table)."""
+def _limits_of_dims(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim]) -> dict[str, tuple[Dim, str]]:
+    """Return dimension → (bounds, node): the rows of the table that a node reads, else the only size of a reshape."""
     rows_of = {weight.name: weight.dims[0] for weight in model.graph.initializer if weight.dims}
     positions: dict[str, str] = {}  # value that contains 0 … n − 1 → the dimension n
-    bounds_of: dict[str, tuple[Dim, str]] = {}
+    of_tables: dict[str, tuple[Dim, str]] = {}
+    of_reshapes: dict[str, tuple[Dim, str]] = {}
     for node in model.graph.node:
         operator = operator_name(node)
         if operator == "Range" and facts.shape.get(node.output[0], ())[:1] in [(dim,) for dim in dims]:
@@ -87,18 +76,17 @@ def _lengths_of_tables(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, 
         elif operator == "Gather" and node.input[1] in positions and not attribute_of(node, "axis"):
             dim, rows = positions[node.input[1]], rows_of.get(node.input[0], 0)
             if 0 < rows < dims[dim].max:
-                bounds_of.setdefault(dim, (Dim(0, rows), node.name or node.output[0]))
-    return bounds_of
-
-
-def _sizes_of_sums(model: onnx.ModelProto, facts: Facts) -> Iterator[tuple[str, int]]:
-    """Yield ``(dimension, size)`` if one operand has the dimension where the other has a fixed size above 1."""
-    for node in model.graph.node:
-        if operator_name(node) in BROADCASTS:
-            shapes = [facts.shape.get(name, ())[::-1] for name in node.input]
-            for a, b in (*zip(*shapes, strict=False), *zip(*shapes[::-1], strict=False)):
-                if isinstance(a, str) and isinstance(b, int) and b > 1:
-                    yield a, b
+                of_tables.setdefault(dim, (Dim(0, rows), node.name or node.output[0]))
+        shapes = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
+        if operator == "Reshape" and () not in shapes:
+            # If the result has all named dimensions of the operand but one, the fixed sizes determine that one.
+            (factor, names), (result_factor, result_names) = map(elements_of, shapes)
+            missing = list((Counter(names) - Counter(result_names)).elements())
+            is_one = len(missing) == 1 and len(result_names) == len(names) - 1 and missing[0] in dims
+            if is_one and factor and not result_factor % factor:
+                size = result_factor // factor
+                of_reshapes.setdefault(missing[0], (Dim(size, size), node.name or node.output[0]))
+    return of_tables | of_reshapes
 
 
 def _can_run(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:

@@ -126,17 +126,8 @@ class _Flattening:
         states = len(initial)
         if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
             self._refuse_counts(node, origin.scope)
-        inner = names.new_child()
-        carried = [self.define(value.name, origin.scope, inner) for value in _inputs(body)]
-        stacked = [self.fresh(f"{origin.scope}/{name}.room") if name else "" for name in node.output[states:]]
-        self._emit_scope("Loop.open", origin, [trip_count, condition, *initial], [*carried, *stacked], states=states)
-        start = len(self.nodes)
-        self._declare(_inputs(body)[:2], inner)
-        self._body(body, origin.scope, inner)
-        results = self._copied(body, inner, [*carried[1:], *stacked], carried, origin)
-        captures = self._captures(start, carried)
-        attributes = {"states": states, "stacked": len(stacked), "captures": len(captures)}
-        return [trip_count, *carried, *stacked, *results, *captures], attributes
+        operands, attributes = self._iteration(node, names, origin, [trip_count, condition, *initial], [])
+        return [trip_count, *operands], attributes
 
     def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, origin: Origin) -> _Closing:
         body = dict(bodies_of(node))["body"]
@@ -151,21 +142,40 @@ class _Flattening:
         expected = len(reads), len(node.output), scan_inputs, scan_outputs
         if not scan_inputs or min(states, scan_outputs) < 0 or counts != expected:
             self._refuse_counts(node, origin.scope)
-        inner = names.new_child()
-        carried = [self.define(value.name, origin.scope, inner) for value in _inputs(body)[:states]]
-        slices = [self.define(value.name, origin.scope, inner) for value in _inputs(body)[states:]]
-        stacked = [self.fresh(f"{origin.scope}/{name}.room") if name else "" for name in node.output[states:]]
-        if any((*carried, *stacked)):
-            self._emit_scope("Scan.open", origin, reads[:states], [*carried, *stacked], states=states)
-        start = len(self.nodes)
-        directions = attribute_of(node, "scan_input_directions")
-        self._emit_scope("Scan.next", origin, reads[states:], slices, axes=axes, directions=directions)
-        self._body(body, origin.scope, inner)
-        results = self._copied(body, inner, [*carried, *stacked], carried, origin)
-        captures = self._captures(start, carried)
-        attributes: dict[str, Any] = {"states": states, "stacked": scan_outputs, "captures": len(captures)}
+        slicing = {"axes": axes, "directions": attribute_of(node, "scan_input_directions")}
+        operands, attributes = self._iteration(node, names, origin, reads[:states], reads[states:], **slicing)
         attributes |= {"scanned": reads[states], "axis": axes[0], "axes": axes_out}
-        attributes["directions"] = attribute_of(node, "scan_output_directions")
+        return operands, attributes | {"directions": attribute_of(node, "scan_output_directions")}
+
+    def _iteration(
+        self, node: onnx.NodeProto, names: Names, origin: Origin, initial: list[str], scanned: list[str], **slicing: Any
+    ) -> _Closing:
+        """Emit a ``Loop`` or ``Scan`` whose opening node reads ``initial``, and whose iterations slice ``scanned``."""
+        body, inner, is_loop = dict(bodies_of(node))["body"], names.new_child(), node.op_type == "Loop"
+        controls = 2 if is_loop else 0  # a loop also carries its counter and its condition
+        states = len(initial) - controls
+        arguments = [self.define(value.name, origin.scope, inner) for value in _inputs(body)]
+        carried, slices = arguments[: len(initial)], arguments[len(initial) :]
+        stacked = [self.fresh(f"{origin.scope}/{name}.room") if name else "" for name in node.output[states:]]
+        if is_loop or any((*carried, *stacked)):
+            self._emit_scope(f"{node.op_type}.open", origin, initial, [*carried, *stacked], states=states)
+        start = len(self.nodes)
+        if scanned:
+            self._emit_scope("Scan.next", origin, scanned, slices, **slicing)
+        self._declare(_inputs(body)[:controls], inner)
+        self._body(body, origin.scope, inner)
+        results: list[str] = []
+        for value, place in zip(body.output, [*carried[is_loop:], *stacked], strict=True):
+            result = inner.get(value.name, value.name)
+            if result in carried and result != place:  # the closing node writes it to another storage
+                copy = self.fresh(f"{result}.copy")
+                self._emit(helper.make_node("Identity", [result], [copy], name=copy), origin.scope, origin.position)
+                result = copy
+            results.append(result)
+        inside = {*carried, *(name for each in self.nodes[start:] for name in each.output)}
+        read = dict.fromkeys(name for each in self.nodes[start:] for name in each.input if name)
+        captures = [name for name in read if name not in inside]  # outer values, which the closing node reads too
+        attributes = {"states": states, "stacked": len(stacked), "captures": len(captures)}
         return [*carried, *stacked, *results, *captures], attributes
 
     def _body(self, body: onnx.GraphProto, scope: str, inner: Names) -> None:
@@ -186,26 +196,6 @@ class _Flattening:
                 flat = deepcopy(value)
                 flat.name = inner.get(value.name, value.name)
                 self.infos.append(flat)
-
-    def _copied(
-        self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], origin: Origin
-    ) -> list[str]:
-        """Return a body's results. Copy a carried value that the closing node writes to another storage."""
-        results: list[str] = []
-        for value, place in zip(body.output, places, strict=True):
-            result = inner.get(value.name, value.name)
-            if result in carried and result != place:
-                copy = self.fresh(f"{result}.copy")
-                self._emit(helper.make_node("Identity", [result], [copy], name=copy), origin.scope, origin.position)
-                result = copy
-            results.append(result)
-        return results
-
-    def _captures(self, start: int, carried: list[str]) -> list[str]:
-        """Return the outer values that nodes from ``start`` read, in order; the closing node reads them too."""
-        inside = {*carried, *(name for node in self.nodes[start:] for name in node.output)}
-        read = dict.fromkeys(name for node in self.nodes[start:] for name in node.input if name)
-        return [name for name in read if name not in inside]
 
     def define(self, name: str, scope: str, names: Names) -> str:
         """Add the flat name of a value of ``scope`` to ``names``, and return it; ``""`` for an omitted value."""

@@ -25,10 +25,9 @@ from onnx import TensorProto, helper
 
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, limit_process, run_module, serve
-from tmmu_core.base.errors import install_command, installed
-from tmmu_core.formats.onnx.onnx_constant_folding import small_weights
+from tmmu_core.base.errors import installed
+from tmmu_core.formats.onnx.onnx_inference import scope_shapes, small_weights
 from tmmu_core.formats.onnx.onnx_model import TypedShapes, bodies_of, inlined, tensors_of, unique_ids
-from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import Flat, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind, declared_by
 from tmmu_core.graph.model import ShapeFrom
@@ -42,13 +41,6 @@ MAX_LENGTHS = 6  # maximum number of dimensions for which these lengths are trie
 
 Measured = dict[str, tuple[int, list[int]]]  # value → (element type, shape)
 ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())  # name → element type
-
-
-def missing_option() -> str:
-    """Return what the user must do so that onnxruntime may run; ``""`` if it may run."""
-    if not installed("onnxruntime"):
-        return install_command("run")
-    return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
 
 
 def with_supported_ir_version(model: bytes) -> bytes:
@@ -100,18 +92,15 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     first, *second = [_largest_shapes(executions, outputs_of) for executions in response["runs"]]
     known = {name: shape for name, shape in first.items() if all(run.get(name, shape)[1] == shape[1] for run in second)}
     computed = {name for run in response["runs"] for node, _ in run for name in outputs_of.get(node, [])}
-    return Run(points[response["point"]] if points else {}, known, dict(_branches_taken(flat, computed)))
-
-
-def _branches_taken(flat: Flat, computed: set[str]) -> Iterator[tuple[str, bool]]:
-    """Yield ``(condition, its value)`` of each If with two nonempty branches, if only one of them ran."""
     nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
     not_empty = {name for _, origin in nodes for name in origin.branches}
     executed = {name for node, origin in nodes for name in origin.branches if computed.intersection(node.output)}
+    taken: dict[str, bool] = {}
     for node, origin in nodes:
         branches = {f"{origin.scope}/then", f"{origin.scope}/else"}
         if is_scope(node, "If.close") and len(executed & branches) == 1 and branches <= not_empty:
-            yield node.input[0], f"{origin.scope}/then" in executed
+            taken[node.input[0]] = f"{origin.scope}/then" in executed
+    return Run(points[response["point"]] if points else {}, known, taken)
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
@@ -221,7 +210,13 @@ def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str,
         session = _session(model, profiled=True)
         with contextlib.suppress(Exception):  # the model may reject ``scalar + 1``
             session.run(None, _input_values(inputs, points[k], value, is_first_run=is_first_run))
-            runs.append(_executions(session.end_profiling()))
+            executions: list[list[Any]] = []
+            for event in json.loads(Path(session.end_profiling()).read_text(encoding="utf-8")):
+                if event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time"):
+                    outputs = event.get("args", {}).get("output_type_shape", [])
+                    shapes = [list(next(iter(output.items()))) for output in outputs if output]
+                    executions.append([event["name"].removesuffix("_kernel_time"), shapes])
+            runs.append(executions)
         if len(runs) == 2:
             break
     return {"point": k, "runs": runs}
@@ -258,16 +253,6 @@ def _input_values(inputs: Inputs, point: dict[str, int], scalar: int, *, is_firs
 
 def _is_integer_scalar(dtype: str, dims: list[int | str]) -> bool:
     return "int" in dtype and dims in ([], [1])
-
-
-def _executions(profile: str) -> list[list[Any]]:
-    executions: list[list[Any]] = []
-    for event in json.loads(Path(profile).read_text(encoding="utf-8")):
-        if event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time"):
-            outputs = event.get("args", {}).get("output_type_shape", [])
-            shapes = [list(next(iter(output.items()))) for output in outputs if output]
-            executions.append([event["name"].removesuffix("_kernel_time"), shapes])
-    return executions
 
 
 def infer(model: bytes) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Infer the shapes of an ONNX model with named dimensions; derive unnamed sizes by inference at several points.
 
 A point is a size for each named dimension. The onnx package infers the shapes. If it stops because a shape is
-*computed* (``Range``, ``Where``), :mod:`.onnx_constant_folding` computes the shape and inference continues.
+*computed* (``Range``, ``Where``), :mod:`.onnx_inference` computes the shape and inference continues.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,9 +14,8 @@ import onnx
 from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
-from tmmu_core.formats.onnx.onnx_constant_folding import Array, fold_constants, small_weights
+from tmmu_core.formats.onnx.onnx_inference import Array, fold_constants, scope_shapes, small_weights
 from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, with_shapes
-from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import Dim, ShapeFrom
@@ -120,7 +119,10 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
     written = (value for node in model.graph.node for value in node.output if value)
     dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]
     is_open = any(not isinstance(dim, int) and dim not in sizes.dims for dim in dims)
-    points = _points(sizes) if is_open else []
+    points = [sizes.point()] if is_open and sizes.dims else []  # the default sizes, then one size changed at a time
+    for name, dim_bounds in sizes.dims.items() if points else ():
+        others = dict.fromkeys((dim_bounds.max, (dim_bounds.min + dim_bounds.max) // 2, dim_bounds.min))
+        points += [points[0] | {name: size} for size in others if size != points[0][name]]
     at_points: list[TypedShapes] = []
     for point in points:
         try:
@@ -160,18 +162,6 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
         _refuse_element(f"the weight {weight.name!r}", weight.data_type)
         facts.shape[weight.name], facts.dtype[weight.name] = tuple(weight.dims), DTYPES[weight.data_type]
     return facts
-
-
-def _points(sizes: Sizes) -> list[dict[str, int]]:
-    """Return the default point, then points that differ from it in one dimension."""
-    if not sizes.dims:
-        return []
-    first = sizes.point()
-    points = [first]
-    for name, dim in sizes.dims.items():
-        others = dict.fromkeys((dim.max, (dim.min + dim.max) // 2, dim.min))
-        points += [first | {name: size} for size in others if size != first[name]]
-    return points
 
 
 def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:

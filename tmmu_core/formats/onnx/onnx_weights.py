@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.onnx.onnx_constant_folding import evaluate, shape_result
+from tmmu_core.formats.onnx.onnx_inference import evaluate, shape_result
 from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, check_weight_paths, tensors_of
 from tmmu_core.formats.onnx.onnx_reader import flattened
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES

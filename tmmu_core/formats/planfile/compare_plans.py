@@ -6,7 +6,7 @@ difference between comparable plans; mode and order are reported first. Planner,
 *context*: a difference in them is reported, but is no divergence. ``allocation_time_ns`` is never compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, zip_longest
@@ -121,7 +121,8 @@ class Comparison:
             return self.divergences[0] if self.divergences else None
         path = f"$.tensors[{changed.tensor_id!r}]"
         if changed.left is None or changed.right is None:
-            return Difference(path, _row_text(changed.left), _row_text(changed.right))
+            rows = (changed.left, changed.right)
+            return Difference(path, *[r and f"{r.arena} slot {r.logical_slot} [{r.birth}, {r.death})" for r in rows])
         sides = ((field, getattr(changed.left, field), getattr(changed.right, field)) for field in _ROW_FIELDS)
         return next(Difference(f"{path}.{field}", a, b) for field, a, b in sides if a != b)
 
@@ -192,33 +193,27 @@ _ROW_FIELDS = tuple(sorted(TensorRow.__dataclass_fields__, key=lambda name: (nam
 """Fields in reporting order: the arena first, the slot number last, because it depends on the planner."""
 
 
-def _row_text(row: TensorRow | None) -> str | None:
-    return None if row is None else f"{row.arena} slot {row.logical_slot} [{row.birth}, {row.death})"
-
-
 def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
     """Compare ``left`` (the baseline) with ``right`` (the candidate). O(n log n)."""
     a, b = (side if isinstance(side, Trace) else Trace(side, tensor_count=len(side)) for side in (left, right))
-    ids, left_row, right_row = _joined(a.plan, b.plan)
     complete = a.complete and b.complete
+    ids = tuple(sorted({**a.plan.row_of, **b.plan.row_of})) if complete else ()
+    left_row, right_row = (np.array([side.plan.row_of.get(i, -1) for i in ids], np.int64) for side in (a, b))
     if not complete:
         a, b = (replace(side, tensors_hash=tensors_hash(side.plan)) if side.complete else side for side in (a, b))
-        ids, left_row, right_row = (), left_row[:0], right_row[:0]
+    required = ["arena_config_hash", "replay_token"]
+    if not (a.plan.categories and b.plan.categories):  # two allocator snapshots may have different graphs
+        required.insert(0, "ir_hash")
+    incomparable = [*_fields(a.plan, b.plan, required), *_fields(a, b, ("trace_schema", "metric_schema"))]
+    if any(not side.complete and not side.tensors_hash for side in (a, b)):
+        # Without tensors_hash, the live ranges of a digest cannot be compared.
+        incomparable.append(Difference("$.tensors_hash", a.tensors_hash or "missing", b.tensors_hash or "missing"))
     context = tuple(_fields(a.plan, b.plan, ("ir_name", "planner", "planner_options", "preset")))
     certificates = tuple(_certificates(a.plan, b.plan, complete))
     return Comparison(
-        *(a.plan, b.plan, tuple(_incomparable(a, b)), tuple(_divergences(a, b, complete)), context, certificates),
+        *(a.plan, b.plan, tuple(incomparable), tuple(_divergences(a, b, complete)), context, certificates),
         *(ids, left_row, right_row, _kinds(a.plan, b.plan, left_row, right_row), complete),
     )
-
-
-def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
-    required = ("arena_config_hash", "replay_token")
-    yield from _fields(a.plan, b.plan, required if a.plan.categories and b.plan.categories else ("ir_hash", *required))
-    yield from _fields(a, b, ("trace_schema", "metric_schema"))
-    if any(not side.complete and not side.tensors_hash for side in (a, b)):
-        # Without tensors_hash, the live ranges of a digest cannot be compared.
-        yield Difference("$.tensors_hash", a.tensors_hash or "missing", b.tensors_hash or "missing")
 
 
 def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
@@ -235,7 +230,14 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
             yield Difference(f"$.arenas.{name}", x and x.extent_bytes, y and y.extent_bytes)
         else:
             yield from _fields(x, y, _ARENA_FIELDS, f"$.arenas.{name}")
-    yield from _reuses(left, right) if complete else ()
+    if complete:
+        one, two = (dict(zip(plan.handoffs, plan.taken, strict=True)) for plan in (left, right))
+        changed = [reuse for reuse in sorted({**one, **two}) if one.get(reuse) != two.get(reuse)]
+        for step, source, target in changed[:MOST_REUSES]:
+            sides = (side.get((step, source, target)) for side in (one, two))
+            yield Difference(f"$.handoffs[{step}, {source!r}, {target!r}]", *sides)
+        if len(changed) > MOST_REUSES:
+            yield Difference("$.handoffs", *[f"… {len(changed) - MOST_REUSES:,} more differences"] * 2)
     before, after = _metrics(left), _metrics(right)
     for key in sorted({**before, **after}):
         if before.get(key) != after.get(key):
@@ -243,17 +245,6 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
     yield from _fields(left, right, ("layout_hash", "tmmu_plan_hash"))
     if (left.planner, left.planner_options) == (right.planner, right.planner_options):
         yield from _certificates(left, right, complete)
-
-
-def _reuses(left: Plan, right: Plan) -> Iterator[Difference]:
-    """Yield the in-place reuses that differ, and the number of those beyond :data:`MOST_REUSES`."""
-    one, two = (dict(zip(plan.handoffs, plan.taken, strict=True)) for plan in (left, right))
-    changed = [reuse for reuse in sorted({**one, **two}) if one.get(reuse) != two.get(reuse)]
-    for step, source, target in changed[:MOST_REUSES]:
-        sides = (side.get((step, source, target)) for side in (one, two))
-        yield Difference(f"$.handoffs[{step}, {source!r}, {target!r}]", *sides)
-    if len(changed) > MOST_REUSES:
-        yield Difference("$.handoffs", *[f"… {len(changed) - MOST_REUSES:,} more differences"] * 2)
 
 
 def _metrics(plan: Plan) -> dict[str, Any]:
@@ -282,19 +273,12 @@ _ARENA_FIELDS = tuple(name for name in ArenaSummary.__dataclass_fields__ if name
 """The figures of an arena's layout; its certificate is compared separately."""
 
 
-def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> Iterator[Difference]:
+def _fields(a: object, b: object, names: Sequence[str], path: str = "$") -> Iterator[Difference]:
     for name in names:
         one, two = getattr(a, name), getattr(b, name)
         if one != two:
             shown = [each.hex() if isinstance(each, bytes) else each for each in (one, two)]
             yield Difference(f"{path}.{name}", *shown)
-
-
-def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:
-    """Return the ids of either plan, by id bytes, and the row of each id in each plan (−1: the plan lacks it)."""
-    ids = tuple(sorted({**left.row_of, **right.row_of}))
-    left_row, right_row = (np.array([side.row_of.get(i, -1) for i in ids], np.int64) for side in (left, right))
-    return ids, left_row, right_row
 
 
 def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np.uint8]:

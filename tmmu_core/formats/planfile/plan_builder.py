@@ -103,9 +103,26 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     for field in SUMMED:
         if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
             raise UnreadableInput(f"the sum of all {field} is over 2^64 − 1.", place="$.arenas", hint=PLAN_AGAIN)
-    check_notes(head.notes)
+    for name, note in head.notes.items():
+        try:
+            msgspec.convert(note, str | _Note)
+            missing = [key for first, *others in _REQUIRED for key in others if first in note and key not in note]
+            if isinstance(note, dict) and missing:
+                raise msgspec.ValidationError(f"{missing[0]} is missing")
+        except msgspec.ValidationError as error:
+            what, path = strict.wrong_field(error)
+            raise UnreadableInput(f"invalid note: {what}.", PLAN_AGAIN, place=f"$.notes.{name}{path[1:]}") from error
+    copied = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics", "rank", "world_size", "steps")
+    has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
+    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
+    fields: dict[str, Any] = {name: getattr(head, name) for name in copied}
+    fields |= {name: _digest(getattr(head, name), name) for name in DIGESTS}
     plan = Plan(
-        **_head_fields(head),
+        **fields,
+        has_inputs_step=has_inputs_step if head.has_inputs_step is None else head.has_inputs_step,
+        execution_order=head.execution_order,
+        handoffs=tuple([(h.step, h.source, h.to) for h in head.handoffs]),
+        taken=tuple(flags) if len(flags) == len(head.handoffs) else (),  # empty: computed from the rows
         places=places,
         own_arenas=own_arenas,
         arenas=arenas,
@@ -137,20 +154,6 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dic
     categories = columns["categories"]
     columns["categories"] = tuple([category or "other" for category in categories]) if any(categories) else ()
     return columns
-
-
-def _head_fields(head: HeadDocument) -> dict[str, Any]:
-    copied = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics", "rank", "world_size", "steps")
-    has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
-    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
-    return {
-        **{name: getattr(head, name) for name in copied},
-        **{name: _digest(getattr(head, name), name) for name in DIGESTS},
-        "has_inputs_step": has_inputs_step if head.has_inputs_step is None else head.has_inputs_step,
-        "execution_order": head.execution_order,
-        "handoffs": tuple([(h.step, h.source, h.to) for h in head.handoffs]),
-        "taken": tuple(flags) if len(flags) == len(head.handoffs) else (),  # empty: computed from the rows
-    }
 
 
 def from_head(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
@@ -229,16 +232,3 @@ def check_plain(value: Any, place: str) -> None:
             check_plain(inner, f"{place}[{k}]")
     elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not isfinite(value)):
         raise UnreadableInput(f"{strict.shown(value)} is neither text nor a finite number.", PLAN_AGAIN, place=place)
-
-
-def check_notes(notes: Mapping[str, Any]) -> None:
-    """Raise ``UnreadableInput`` for a note that is neither text nor a :class:`_Note`."""
-    for name, note in notes.items():
-        try:
-            msgspec.convert(note, str | _Note)
-            missing = [key for first, *others in _REQUIRED for key in others if first in note and key not in note]
-            if isinstance(note, dict) and missing:
-                raise msgspec.ValidationError(f"{missing[0]} is missing")
-        except msgspec.ValidationError as error:
-            what, path = strict.wrong_field(error)
-            raise UnreadableInput(f"invalid note: {what}.", PLAN_AGAIN, place=f"$.notes.{name}{path[1:]}") from error

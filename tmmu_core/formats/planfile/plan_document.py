@@ -20,9 +20,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.cbor import H, NotCanonical
-from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.strict import register_types
-from tmmu_core.graph.native import document
 from tmmu_core.plans import model
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import ArenaSummary, Constraints, Count, Count63, Plan, TensorRow
@@ -85,21 +83,6 @@ class PlanDocument(HeadDocument):
 
 
 register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocument, PlanDocument)
-
-
-def schema_refusal(data: bytes, schema: str, searched: slice) -> str:
-    """Return why a document does not have ``schema`` in any version, or ``""``.
-
-    If the document is damaged, search the slice ``searched`` for the name of the schema.
-    """
-    kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not {schema!r}'
-    if kind.encode() not in data:
-        return refusal
-    try:
-        stated = document.text_field(data, "schema") or ""
-    except (UnreadableInput, msgspec.DecodeError):
-        return "" if kind.encode() in data[searched] else refusal
-    return "" if stated.startswith(kind) else refusal
 
 
 def head_document(plan: Plan) -> dict[str, Any]:

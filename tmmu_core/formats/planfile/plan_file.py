@@ -1,10 +1,11 @@
-"""Read and write plan files (contract §9), and write plans for other tools.
+"""Read and write plan files (contract §9) and checkpoints (TMMU v2 §10), and write plans for other tools.
+
+A plan file is JSON, with one row per line so that files can be compared by line, or CBOR. :mod:`.plan_document` defines
+the document, and :mod:`.plan_builder` builds a plan from it. These formats cannot be read:
 
 ============== ========================================================================================
-json           the plan file; one row per line, so that files can be compared by line
-cbor           the same document
-parquet        rows as columns, the head in the metadata; for tables too large for text; cannot be read
-csv            only the rows, for spreadsheets; cannot be read
+parquet        rows as columns, the head in the metadata; for tables too large for text
+csv            only the rows, for spreadsheets
 perfetto       Chrome's JSON trace format, which https://ui.perfetto.dev and ``chrome://tracing`` open; one
                step is one microsecond, an arena is a process with a counter of its live bytes, and a
                tensor is a slice
@@ -12,7 +13,11 @@ model-explorer node data (``GraphNodeData`` of ``node_data_builder``), which col
                Model Explorer by the live bytes at their step
 ============== ========================================================================================
 
-:mod:`.plan_document` defines the document, and :mod:`.plan_builder` builds a plan from it.
+A checkpoint is canonical CBOR without timestamps, so equal plans have equal checkpoints. Its rows are sorted by step
+and output index of the node that writes the tensor. Graph inputs have step 0; other tensors that no node writes have
+step −1. The logical address table has the offset of each slot; a row has the tensor's offset in its slot.
+:func:`restore` recomputes the plan hash from the rows and rejects a file with another hash. A digest of the whole body
+covers the values that the plan hash does not contain, such as live ranges and metrics.
 """
 
 import io
@@ -25,19 +30,25 @@ import msgspec
 import numpy as np
 
 from tmmu_core.base import strict
+from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput, need, source_of_errors
 from tmmu_core.base.escaping import csv_text, for_cell, visible
+from tmmu_core.base.strict import register_types
 from tmmu_core.formats.csv.instance_csv import write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
-from tmmu_core.formats.planfile.plan_document import PlanDocument, head_document, row_documents, schema_refusal
+from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, PlanDocument, head_document, row_documents
+from tmmu_core.formats.signatures import CHECKPOINT_SCHEMA
 from tmmu_core.graph.model import PERSISTENT_ROLES
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
+from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, input_warnings, residences
+from tmmu_core.plans.canonical import execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, storages_of
 from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.making.sparse_addresses import in_memory
-from tmmu_core.plans.model import PLAN_SCHEMA, Plan
+from tmmu_core.plans.model import PLAN_SCHEMA, Plan, TensorRow
 
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: BetterPlanner | None = None) -> bytes:
@@ -59,11 +70,9 @@ def to_cbor(plan: Plan) -> bytes:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    fields = head_document(plan)
-    keys = [*fields]
-    keys.insert(keys.index("arenas") + 1, "tensors")
-    fields["tensors"] = row_documents(plan)
-    return {key: fields[key] for key in keys}
+    head = head_document(plan)
+    count = [*head].index("arenas") + 1  # the rows follow the arenas
+    return {**dict([*head.items()][:count]), "tensors": row_documents(plan), **head}
 
 
 def to_csv(plan: Plan) -> bytes:
@@ -122,15 +131,10 @@ def to_parquet(plan: Plan) -> bytes:
 WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor, "csv": to_csv, "parquet": to_parquet}
 
 
-def refusal(data: bytes) -> str:
-    """Return why bytes are not a plan file (contract §9); ``""`` if they are, even if they are damaged."""
-    return document.refusal_reason(data) or schema_refusal(data, PLAN_SCHEMA, slice(0, 256))
-
-
 def from_document(data: bytes, source: str = "") -> Plan:
     """Read a plan file, JSON or CBOR, plain or gzipped. Raises ``UnreadableInput`` with the place of the error."""
     with source_of_errors(source):
-        data = unpacking.unpack(data)
+        data = document.unpack(data)
         document.check_version(document.text_field(data, "schema"), PLAN_SCHEMA)
         try:
             plan = document.decode(data, PlanDocument, noun="plan")
@@ -172,24 +176,18 @@ def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
         yield {"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}}
     rows = np.flatnonzero(plan.arena == number)
     rows = rows[np.lexsort((plan.offset[rows], plan.birth[rows]))].tolist()
-    for row, track in zip(rows, _tracks(plan, rows), strict=True):
-        tensor, birth = plan.row(row), int(plan.birth[row])
+    free: list[int] = []
+    used: list[tuple[int, int]] = []  # (end of the last slice, track): no two slices of a track overlap
+    for row in rows:
+        tensor, birth, end = plan.row(row), int(plan.birth[row]), int(plan.held_until[row])
+        while used and used[0][0] <= birth:
+            heappush(free, heappop(used)[1])
+        track = heappop(free) if free else len(used)  # if no track is free, the tracks 0 … len(used) − 1 are in use
+        heappush(used, (end, track))
         details = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
         details |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
         event = {"ph": "X", "name": tensor.tensor_id, "cat": tensor.role, "pid": process, "tid": track + 1}
-        yield event | {"ts": birth, "dur": int(plan.held_until[row]) - birth, "args": details}
-
-
-def _tracks(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
-    """Yield a track number for each of ``rows``, sorted by birth, so that no two slices of a track overlap."""
-    free: list[int] = []
-    used: list[tuple[int, int]] = []
-    for row in rows:
-        while used and used[0][0] <= plan.birth[row]:
-            heappush(free, heappop(used)[1])
-        track = heappop(free) if free else len(used)  # if no track is free, the tracks 0 … len(used) − 1 are in use
-        heappush(used, (int(plan.held_until[row]), track))
-        yield track
+        yield event | {"ts": birth, "dur": end - birth, "args": details}
 
 
 def to_model_explorer(plan: Plan) -> bytes:
@@ -204,3 +202,97 @@ def to_model_explorer(plan: Plan) -> bytes:
             results[tensor_id] = results[nodes[birth]]
     gradient = [{"stop": k / 2, "bgColor": colour} for k, colour in enumerate(GRADIENT)]
     return msgspec.json.encode({"name": f"live bytes ({plan.planner})", "results": results, "gradient": gradient})
+
+
+Row = tuple[int, int, str, int, int, int, int, int, int, int, int, int, int, tuple[int, ...], str | None, str | None]
+ROW = (
+    *("step", "output", "tensor_id", "arena", "logical_slot", "generation", "offset_in_slot", "size_bytes"),
+    *("alignment", "birth", "death", "role", "dtype", "shape", "alias_group_id", "base_tensor_uid"),
+)
+"""Values of a row. ``arena`` is an index into the arenas, sorted by name; role and dtype are indexes into ``words``."""
+
+
+class _Body(msgspec.Struct):
+    head: dict[str, Any]
+    words: tuple[str, ...]  # the roles and dtypes, sorted
+    rows: tuple[Row, ...]  # each has the values of ``ROW``
+    logical_address_table: tuple[tuple[str, int, int], ...]
+
+
+register_types(_Body)
+
+
+def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
+    """Return the checkpoint of a plan that was made from ``liveness``. Raises as :func:`.refuse_invalid`."""
+    refuse_invalid(plan, "UML_OS.TMMU.PlanMemory_v2")
+    timeline, ids = liveness.timeline, liveness.timeline.index.tensor_ids
+    position_of = {tensor_id: (0, k) for k, tensor_id in enumerate(timeline.graph.inputs)}  # (step, output index)
+    for node in np.flatnonzero(timeline.step_of >= 0).tolist():
+        written = enumerate(timeline.index.outputs_of(node).tolist())
+        position_of |= {ids[tensor]: (int(timeline.step_of[node]), k) for k, tensor in written}
+    planned = (ids[tensor] for tensor in np.flatnonzero(liveness.birth >= 0).tolist())
+    unwritten = sorted(tensor_id for tensor_id in planned if tensor_id not in position_of)
+    position_of |= {tensor_id: (-1, k) for k, tensor_id in enumerate(unwritten)}
+    arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
+    addresses = logical_address_table(plan).rows()
+    slot_offset = {(arena, slot): offset for arena, slot, offset in addresses}
+    words = sorted({*plan.roles, *plan.dtypes})
+    index_of_word = {word: index for index, word in enumerate(words)}
+    rows = []
+    for row in sorted(plan.rows(), key=lambda row: position_of[row.tensor_id]):
+        step, output = position_of[row.tensor_id]
+        values = vars(row) | {"step": step, "output": output, "arena": arenas[row.arena]}
+        values |= {"role": index_of_word[row.role], "dtype": index_of_word[row.dtype]}
+        values["offset_in_slot"] = row.offset_bytes - slot_offset[row.arena, row.logical_slot]
+        rows.append([values[name] for name in ROW])
+    head = head_document(plan) | {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
+    body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
+    return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
+
+
+def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
+    """Return the plan of a checkpoint. Raises ``UnreadableInput`` if it was edited or has another replay ``token``."""
+    with source_of_errors(source):
+        data = document.unpack(data)
+        whole = document.fields(data) if document.kind(data) == "cbor" else {}
+        document.refuse_later_version(whole)
+        if whole.get("schema") != CHECKPOINT_SCHEMA:
+            hint = f"Write one with tmmu checkpoint; this version reads {CHECKPOINT_SCHEMA!r}."
+            raise UnreadableInput("this is not a checkpoint.", place="$.schema", hint=hint)
+        try:
+            plan = _build(whole["body"])
+            digest = H(whole["body"])
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            what = f"this checkpoint is damaged: {type(error).__name__} {error}."
+            raise UnreadableInput(what, "Write it again.") from error
+        plan_hash, layout_hash = plan_digests(plan)
+        for place, stored, computed in (
+            ("body.head.execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
+            ("body.head.layout_hash", plan.layout_hash, layout_hash),
+            ("body.head.tmmu_plan_hash", plan.tmmu_plan_hash, plan_hash),
+            ("digest", whole.get("digest"), digest),
+        ):
+            if stored != computed:
+                text = stored.hex() if isinstance(stored, bytes) else repr(stored)
+                what = f"its {place.rpartition('.')[2]} is {text}, but its content has {computed.hex()}."
+                what = f"the checkpoint was edited: {what}"
+                raise UnreadableInput(what, place=f"$.{place}", hint="Use another copy, or plan again.")
+        if token is not None and token != plan.replay_token:
+            what = f"the checkpoint has the replay token {plan.replay_token.hex()}, not {token.hex()}."
+            raise UnreadableInput(what, "Give its token, or plan again.", place="$.body.head.replay_token")
+        return plan
+
+
+def _build(value: Any) -> Plan:
+    body = msgspec.convert(value, _Body)
+    head = msgspec.convert({**body.head, **{name: body.head[name].hex() for name in DIGESTS}}, HeadDocument)
+    arenas, words = sorted(head.arenas), body.words
+    slot_offset = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
+    rows = []
+    for row in (dict[str, Any](zip(ROW, values, strict=True)) for values in body.rows):
+        if min(row["arena"], row["role"], row["dtype"]) < 0:
+            raise IndexError("a negative index")
+        row |= {"arena": arenas[row["arena"]], "role": words[row["role"]], "dtype": words[row["dtype"]]}
+        row["offset_bytes"] = slot_offset[row["arena"], row["logical_slot"]] + row["offset_in_slot"]
+        rows.append(msgspec.convert(row, TensorRow))
+    return from_head(head, rows)

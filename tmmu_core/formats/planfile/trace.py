@@ -26,7 +26,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile import plan_document
 from tmmu_core.formats.planfile.plan_builder import build, with_hash_checked
 from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, Category, Count, Count63, Plan, TensorRow
 
@@ -89,42 +89,30 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "metrics": head["metrics"],
         "notes": head["notes"],
     }
-    if "constraints" in head:
-        header["constraints"] = head["constraints"]
+    header |= {"constraints": head["constraints"]} if "constraints" in head else {}
     tensors = plan_document.tensors_hash(plan)
     if digest:
         header["tensors_hash"] = tensors
-    header["content_hash"] = plan_document.content_hash(_head(header, summary, replans), tensors)
+    hashed = {**header, "summary": summary, "replans": list(replans)}
+    header["content_hash"] = plan_document.content_hash(hashed, tensors)
     yield header
     if not digest:
-        yield from _tensor_records(plan)
+        optional = ("alias_group_id", "base_tensor_uid", "category")
+        bytes_of_slots = storages_of(plan).backing[plan.storage].tolist()
+        for row, slot_bytes in zip(plan_document.row_documents(plan), bytes_of_slots, strict=True):
+            record: Record = {
+                "record": "tensor",
+                **{name: row[name] for name in ("tensor_id", "arena", "logical_slot")},
+                "logical_address": [row["arena"], row["offset_bytes"]],
+                "size": row["size_bytes"],
+                "bytes": slot_bytes,
+                "live_range": [row["birth"], row["death"]],
+                **{name: row[name] for name in ("generation", "alignment", "role", "dtype", "shape")},
+            }
+            yield record | {name: row[name] for name in optional if row.get(name) is not None}
         yield from ({"record": "handoff", **handoff} for handoff in head["handoffs"])
     yield from replans
     yield summary
-
-
-def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
-    """Return the records that the content hash covers besides ``tensors_hash``, as one document."""
-    return {**header, "summary": summary, "replans": list(replans)}
-
-
-def _slot_bytes(plan: Plan) -> list[int]:
-    return storages_of(plan).backing[plan.storage].tolist()
-
-
-def _tensor_records(plan: Plan) -> Iterator[Record]:
-    for row, slot_bytes in zip(plan_document.row_documents(plan), _slot_bytes(plan), strict=True):
-        record: Record = {
-            "record": "tensor",
-            **{name: row[name] for name in ("tensor_id", "arena", "logical_slot")},
-            "logical_address": [row["arena"], row["offset_bytes"]],
-            "size": row["size_bytes"],
-            "bytes": slot_bytes,
-            "live_range": [row["birth"], row["death"]],
-            **{name: row[name] for name in ("generation", "alignment", "role", "dtype", "shape")},
-        }
-        optional = ("alias_group_id", "base_tensor_uid", "category")
-        yield record | {name: row[name] for name in optional if row.get(name) is not None}
 
 
 def to_json_lines(plan: Plan, **options: Any) -> bytes:
@@ -207,7 +195,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     records: list[_Record] = []
     hashed: list[Record] = []  # the records that ``content_hash`` covers, as they are in the file
     place = ""
-    for record, place in _raw_records(unpacking.unpack(data)):
+    for record, place in _raw_records(document.unpack(data)):
         if not records and isinstance(record, dict) and "trace_schema" in record:
             document.check_version(record["trace_schema"] or "none", TRACE_SCHEMA, "$.trace_schema")
         try:
@@ -233,10 +221,11 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors])
     rows_hash = plan_document.tensors_hash(plan) if complete else header.tensors_hash
-    computed = plan_document.content_hash(_head(hashed[0], hashed[-1], replans), rows_hash)
-    plan = with_hash_checked(plan, header.content_hash, computed)
+    head = {**hashed[0], "summary": hashed[-1], "replans": list(replans)}
+    plan = with_hash_checked(plan, header.content_hash, plan_document.content_hash(head, rows_hash))
     stated = {tensor.tensor_id: tensor.bytes for tensor in tensors}
-    for tensor_id, size in zip(plan.tensor_ids, _slot_bytes(plan), strict=True):
+    bytes_of_slots = storages_of(plan).backing[plan.storage].tolist()
+    for tensor_id, size in zip(plan.tensor_ids, bytes_of_slots, strict=True):
         if stated[tensor_id] not in (None, size) and not plan.remark(CHANGED):
             what = f"the slot of {tensor_id!r} has {stated[tensor_id]} bytes, but its tensors need {size}"
             plan = replace(plan, notes={**plan.notes, CHANGED: what})

@@ -1,6 +1,6 @@
-"""Read the origin of instructions from the text of an XLA program (``*after_optimizations.txt``).
+"""Read two texts of XLA: the origin of instructions in a program, and the offsets in a memory usage report.
 
-::
+A program (``*after_optimizations.txt``) has lines::
 
     %dot.3 = f32[16,128]{1,0} dot(%x, %w), metadata={op_name="jit(step)/jvp(GPT)/h_0/mlp/dot_general" stack_frame_id=7}
                                                               └ function ┘     └── module ──┘ └ operator ┘
@@ -11,13 +11,28 @@ without metadata has the origin of its computation's root instruction.
 
 Planning does not need the text, so unreadable parts are ignored. At most
 :data:`PARSED_CHARACTERS` characters of metadata are read.
+
+A report (``*-memory-usage-report.txt``) has no live ranges: all buffers are read as live at the same step. The printed
+sizes are rounded: a buffer gets the size of its largest shape that rounds to the printed size::
+
+    Memory Space: default (color=0)
+    Total bytes: 112656 (110.0KiB)
+      cumulative_size;       size;       offset; used_by_n_values; shapes_list        an allocation
+      ------------------------------------------------------------
+         8.0KiB( 80%);     8.0KiB;            0;                2; 2×f32[16,128]      a buffer in it
+        10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
 """
 
 import re
 from collections.abc import Iterable
+from fractions import Fraction
+from math import prod
 
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, stem_of
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.graph.modules.module_paths import PARSED_CHARACTERS, line_of
+from tmmu_core.planners.problem import PlainInstance
 
 HEADING = "HloModule "
 PROGRAM_ENDING = ".txt"
@@ -37,6 +52,14 @@ _WRAPPED = re.compile(r"(\w+)\((.*)\)", re.A | re.S)
 _KEYED = re.compile(r"\[(?:'([^']*)'|\"([^\"]*)\"|(\d+))\]")
 _FUNCTIONS = ("jit", "pjit", "xla_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 _CONTROL = frozenset({"while", "body", "cond", "closed_call", "rematted_computation", *_FUNCTIONS})
+REPORT_HINT = "Dump the module again, or open its buffer assignment and live ranges, which are in the same folder."
+_TOTAL = re.compile(r"Total bytes: (\d{1,19}) ", re.A)
+_REPORT_ROW = re.compile(
+    r"(?a)\s+[\d.]{1,20}\w{1,20}\(\s*\d{1,20}%\);\s+(\d{1,15}(?:\.\d{1,4})?)(B|KiB|MiB|GiB|TiB);"
+    r"\s+(\d{1,19});\s+(\d{1,19}); (.*)"
+)
+_SHAPE = re.compile(r"\b(?:pred|token|([a-z]{1,8})(\d{1,3}))(?:[a-z]\w{0,20})?\[([\d,]{0,200})\]", re.A)
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
@@ -60,9 +83,16 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
             name = instruction[2]
             if instruction[1]:
                 root_of[computation] = name
-            origin = _origin_in(line[instruction.end() :].partition(", metadata={")[2][:PARSED_CHARACTERS], tables)
-            if origin is not None:
-                origins[name] = origin
+            metadata = line[instruction.end() :].partition(", metadata={")[2][:PARSED_CHARACTERS]
+            text_of = {key: _ESCAPED.sub(r"\1", text) for key, text in _TEXT.findall(metadata)}
+            numbers = {key: int(digits) for key, digits in _NUMBER.findall(metadata)}
+            file, source_line = text_of.get("source_file", ""), numbers.get("source_line", 0)
+            if not file and "stack_frame_id" in numbers:
+                file, source_line = _frame(numbers["stack_frame_id"], tables)
+            module, operator, phase = parse_op_name(text_of.get("op_name", ""))
+            source = line_of(file, source_line) if file else ""
+            if module or source or operator:
+                origins[name] = StorageOrigin(Origin(module, source), operator, phase)
             elif (called := _CALLS.search(line, instruction.end())) is not None:
                 callee_of[name] = called[1]
     for name in callee_of:
@@ -73,17 +103,6 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
                 origins[name] = origins[root]
                 break
     return origins
-
-
-def _origin_in(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | None:
-    text_of = {key: _ESCAPED.sub(r"\1", text) for key, text in _TEXT.findall(metadata)}
-    numbers = {key: int(digits) for key, digits in _NUMBER.findall(metadata)}
-    file, line = text_of.get("source_file", ""), numbers.get("source_line", 0)
-    if not file and "stack_frame_id" in numbers:
-        file, line = _frame(numbers["stack_frame_id"], tables)
-    module, operator, phase = parse_op_name(text_of.get("op_name", ""))
-    source = line_of(file, line) if file else ""
-    return StorageOrigin(Origin(module, source), operator, phase) if module or source or operator else None
 
 
 def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
@@ -130,3 +149,46 @@ def _scopes(text: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     return [part for part in [*parts, text[start:]] if part]
+
+
+def read_report(data: bytes, name: str = "") -> PlainInstance:
+    """Return the buffers of the report, all live at once, as a plan. Raises ``UnreadableInput``."""
+    buffers: list[LiveRange] = []
+    base = end = allocation = total = rounded_count = 0
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        if found := _TOTAL.match(line):
+            total += int(found[1])
+        elif "cumulative_size;" in line:
+            base, allocation = end, allocation + 1
+        elif ";" in line:
+            row = _REPORT_ROW.match(line)
+            size, is_exact = _size(row[1], row[2], row[5]) if row is not None else (0, False)
+            start = base + int(row[3]) if row is not None else 0
+            if row is None or not allocation or start + size > MAX_VALUE:
+                what = f"invalid line of a memory usage report: {line.strip()[:80]!r}."
+                raise UnreadableInput(what, place=f"line {number}", hint=REPORT_HINT)
+            rounded_count += not is_exact
+            end = max(end, start + size)
+            if size:
+                buffers.append(LiveRange(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
+    if not buffers:
+        raise UnreadableInput("the report contains no buffer.", hint=REPORT_HINT)
+    notes = ["the report has no live ranges: all buffers are read as live at once. " + REPORT_HINT]
+    notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
+    if rounded_count:
+        notes.append(f"{rounded_count} sizes are rounded in the report")
+    return instance_of(stem_of(name).removesuffix("-memory-usage-report") or "xla", buffers, notes)
+
+
+def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
+    """Return ``(bytes, is_exact)``. Without a shape that rounds to the printed size, the printed size is used."""
+    printed = Fraction(digits) * _UNITS[unit]
+    sizes = [_bytes(shape) for shape in _SHAPE.finditer(shapes)] if unit != "B" else []
+    matching = [size for size in sizes if 20 * abs(size - printed) <= _UNITS[unit]]  # printed with one decimal place
+    return max(matching, default=int(printed)), bool(matching) or unit == "B"
+
+
+def _bytes(shape: re.Match[str]) -> int:
+    bits = int(shape[2] or 8) * (2 if shape[1] == "c" else 1)
+    dims = [int(dim) for dim in shape[3].split(",") if dim and len(dim) < 20]
+    return (prod(dims) * bits + 7) // 8

@@ -1,34 +1,95 @@
-"""Decode JSON and CBOR to typed values; errors name the place if it is known.
+"""Read the bytes of files, decompress gzip within limits, and decode JSON and CBOR to typed values.
 
-``UnreadableInput``: invalid JSON (with line, column, byte) or CBOR (byte). ``InvalidIrShapes``: a wrong field, with the
-JSON path, the field, and its node or tensor.
+Errors name the place if it is known. ``UnreadableInput``: invalid JSON (with line, column, byte) or CBOR (byte).
+``InvalidIrShapes``: a wrong field, with the JSON path, the field, and its node or tensor.
 """
 
 import codecs
-import contextlib
+import errno
 import gc
+import gzip
 import io
 import json
+import mmap
+import os
 import re
+import stat
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
 import cbor2
 import msgspec
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.native.unpacking import TEXT_HEAD
 
 T = TypeVar("T")
 
+GZIP_MAGIC = b"\x1f\x8b"
+CHUNK = 1 << 20  # number of bytes that are read or decompressed at once
+TEXT_HEAD = 1024  # a file is binary if one of its first 1,024 bytes is NUL
+LONGEST_STREAM = 1 << 29  # default limit of the bytes of a pipe or a device: /dev/zero has no end
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 MAX_DEPTH = 200  # maximum nesting depth of lists and maps
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the bytes of a file, a pipe or a device. Raises ``OSError`` and the errors of :func:`read_stream`."""
+    try:
+        with path.open("rb") as file:
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read() if is_file else read_stream(file, str(path))
+    except ValueError as error:  # the name contains a null character
+        raise OSError(errno.EINVAL, "invalid file name") from error
+
+
+def read_stream(stream: BinaryIO, source: str) -> bytes:
+    """Return the bytes of a pipe or a device. Raises ``UnreadableInput`` for more than the limit."""
+    return _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM), "the stream", source)
+
+
+def _read_within(stream: Any, max_bytes: int, subject: str, source: str) -> bytes:
+    """Return the bytes of a stream. Raises ``UnreadableInput``, about ``subject``, if there are over ``max_bytes``."""
+    data = io.BytesIO()
+    while part := stream.read(CHUNK):
+        if data.tell() + len(part) > max_bytes:
+            raise limits.limit_error(limits.UNPACKED_BYTES, subject, source, max_bytes)
+        data.write(part)
+    return data.getvalue()
+
+
+def unpack(data: bytes, source: str = "") -> bytes:
+    """Return ``data`` without gzip and without the byte order mark of a text. Raises ``UnreadableInput``."""
+    if data.startswith(GZIP_MAGIC):
+        try:
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES), "the decompressed file", source)
+        except (EOFError, OSError, zlib.error) as error:
+            what = "cut off" if isinstance(error, EOFError) else f"damaged ({error})"
+            raise UnreadableInput(f"the gzip stream is {what}.", source=source, hint="Copy the file again.") from error
+    return data if b"\0" in data[:TEXT_HEAD] else data.removeprefix(codecs.BOM_UTF8)
+
+
+def mapped_file(path: Path) -> Any:
+    """Return the bytes of a file as a memory map, or decompressed by :func:`unpack` if it is gzipped."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return b""
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return unpack(data[:], path.name) if data[:2] == GZIP_MAGIC else data
+
+
+def pack(data: bytes) -> bytes:
+    """Return gzipped data; the header has no time, name or system, so that equal data give equal bytes."""
+    packed = zlib.compress(data, 9, wbits=31)
+    return packed[:9] + b"\xff" + packed[10:]  # byte 9 is the system
 
 
 @contextmanager
@@ -125,12 +186,21 @@ def text_field(data: bytes, key: str) -> str | None:
     """Return a top-level text of a document, or ``None`` if there is none. Other values of JSON are not decoded."""
     value = fields(data).get(key)
     if isinstance(value, msgspec.Raw):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = msgspec.json.decode(value)
     return value if isinstance(value, str) else None
 
 
 _NOT_UTF8 = "this is not JSON: a text in it is not UTF-8."
+
+
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    ("object contains unknown field", "unknown_field", "Remove the field, or correct its name."),
+    ("object missing required field", "missing_field", "Add the field."),
+    ("invalid enum value", "unknown_value", "Use a value that the JSON Schema lists: tmmu schema."),
+    ("", "wrong_type", "Give a value of the expected type: see tmmu schema."),
+)
+"""Start of a message of :func:`strict.wrong_field`, reason, hint."""
 
 
 def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
@@ -144,7 +214,21 @@ def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
         refuse_repeated_keys(data)
         return value
     except msgspec.ValidationError as error:
-        raise _wrong_field(error, data, noun, strict.field_hint(error, document_type)) from error
+        what, path = strict.wrong_field(error)
+        reason, general_hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
+        hint = strict.field_hint(error, document_type) or general_hint
+        refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path, document=noun)
+        if match := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
+            row: Any = None
+            with suppress(msgspec.ValidationError):  # without the id: the rest of the document is damaged
+                whole = _cbor_value(data) if kind(data) == "cbor" else _decode_json(data, dict[str, Any])
+                row = whole[match[1]][int(match[2])]
+            subject = match[1].removesuffix("s")
+            key, diagnostic = ("id", "tensor") if subject == "tensor" else ("node_id", "node_id")
+            if isinstance(row, dict) and isinstance(row.get(key), str):
+                refusal.diagnostics.setdefault(diagnostic, row[key])
+                refusal.message = f"{path} (the {subject} {row[key]!r}): {what}."
+        raise refusal from error
 
 
 def _decode_json(data: bytes, document_type: Any) -> Any:
@@ -263,30 +347,3 @@ def _cbor_value(data: bytes) -> Any:
         place, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
         raise UnreadableInput(f"the file contains {more:,} B after the CBOR value.", place=place, hint=hint)
     return value
-
-
-_REASONS: tuple[tuple[str, str, str], ...] = (
-    ("object contains unknown field", "unknown_field", "Remove the field, or correct its name."),
-    ("object missing required field", "missing_field", "Add the field."),
-    ("invalid enum value", "unknown_value", "Use a value that the JSON Schema lists: tmmu schema."),
-    ("", "wrong_type", "Give a value of the expected type: see tmmu schema."),
-)
-"""Start of a message of :func:`strict.wrong_field`, reason, hint."""
-
-
-def _wrong_field(error: msgspec.ValidationError, data: bytes, noun: str, hint: str) -> InvalidIrShapes:
-    """Return the error of a wrong field in a document of the kind ``noun``; an empty ``hint`` is replaced."""
-    what, path = strict.wrong_field(error)
-    reason, general_hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
-    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint or general_hint, reason=reason, path=path, document=noun)
-    if match := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
-        try:
-            whole = _cbor_value(data) if kind(data) == "cbor" else _decode_json(data, dict[str, Any])
-        except msgspec.ValidationError:
-            return refusal  # without the id of the tensor or node: the rest of the document is damaged
-        is_tensor, row = match[1] == "tensors", whole[match[1]][int(match[2])]
-        row_id = row.get("id" if is_tensor else "node_id") if isinstance(row, dict) else None
-        if isinstance(row_id, str):
-            refusal.diagnostics.setdefault("tensor" if is_tensor else "node_id", row_id)
-            refusal.message = f"{path} (the {'tensor' if is_tensor else 'node'} {row_id!r}): {what}."
-    return refusal

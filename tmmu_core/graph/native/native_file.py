@@ -13,7 +13,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, HASHED_IN_PARAMS, Graph, Tensor
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document
 
 WRITTEN_ORDER = (
     *("ir_schema", "name", "dims", "assumed", "replan_policy", "safepoints"),
@@ -62,7 +62,7 @@ def is_node_centric(fields: dict[str, Any]) -> bool:
 def decode(data: bytes, name: str = "") -> Graph:
     """Read a graph from the bytes of a native file. Raises the errors of :func:`.document.decode`."""
     with source_of_errors(name):
-        data = unpacking.unpack(data)
+        data = document.unpack(data)
         document.check_version(document.text_field(data, "ir_schema"), GRAPH_SCHEMA, "$.ir_schema")
         graph = document.decode(data, Graph)
     for field in UNWRITTEN:
@@ -114,7 +114,7 @@ def encode(graph: Graph, name: str) -> bytes:
     plain = name.removesuffix(".gz")
     for ending, writer in ((".json", encode_json), (".cbor", encode_cbor)):
         if plain.endswith(ending):
-            return unpacking.pack(writer(graph)) if plain != name else writer(graph)
+            return document.pack(writer(graph)) if plain != name else writer(graph)
     hint = "Use the extension .json, .cbor, .json.gz or .cbor.gz."
     raise UnreadableInput("a graph file cannot have this extension.", source=name, hint=hint)
 

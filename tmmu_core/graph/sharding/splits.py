@@ -219,36 +219,28 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
     for i in sharding.views_after_bases:
         if sharding.base_with_split[i] in views:
             views[sharding.base_with_split[i]].append(i)
-    found = set()
+    found, sizes = set(), sharding.spec.sizes
     for base, followers in views.items():
         if not followers or any(sharding.splits[i] is not None for i in followers):
             continue
-        points, split = _coordinates_to_try(sharding, base, followers), sharding.splits[base] or ()
+        tensor, shape, split = sharding.graph.tensors[base], sharding.shapes[base], sharding.splits[base] or ()
+        # Mesh coordinates that together give every size that a share of the base or of its views can have.
+        coordinates = {name: [0] for name in sizes}
+        if any(shape[axis] % sizes[mesh] for axis, mesh in split):
+            rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
+            coordinates |= {mesh: sorted({0, *(d % sizes[mesh] for d in rows)}) for _, mesh in split}
+            if prod(map(len, coordinates.values())) > limits.ceiling(limits.SHARES):
+                refusal = limits.limit_error(limits.SHARES, f"the tensor {tensor.id!r}")
+                raise spec_error(refusal.message, "$", refusal.hint, reason="shard_view", tensor=tensor.id)
         try:
-            for point in points:
-                share = share_of(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, point)
-                shares = {base: (share, split)}
+            for values in product(*coordinates.values()):
+                point = dict(zip(coordinates, values, strict=True))
+                shares = {base: (share_of(tensor, shape, split, sharding.spec, point), split)}
                 for i in followers:
                     shares[i] = share_of_view(sharding, i, *shares[sharding.base(i)], point)
         except InvalidIrShapes:
             found.add(base)
     return found
-
-
-def _coordinates_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
-    """Return mesh coordinates that together give every size that a share of ``base`` or of its views can have."""
-    split, shape = sharding.splits[base] or (), sharding.shapes[base]
-    origin = {name: 0 for name, _ in sharding.spec.mesh}
-    if not any(shape[axis] % sharding.spec.sizes[mesh] for axis, mesh in split):
-        return [origin]
-    rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
-    names = [mesh for _, mesh in split]
-    values = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
-    if prod(map(len, values)) > limits.ceiling(limits.SHARES):
-        tensor = sharding.graph.tensors[base].id
-        refusal = limits.limit_error(limits.SHARES, f"the tensor {tensor!r}")
-        raise spec_error(refusal.message, "$", refusal.hint, reason="shard_view", tensor=tensor)
-    return [{**origin, **dict(zip(names, point, strict=True))} for point in product(*values)]
 
 
 def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split | None:

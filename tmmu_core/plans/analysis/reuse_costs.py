@@ -22,8 +22,8 @@ from tmmu_core.graph.model import Graph, Node
 from tmmu_core.graph.native.document import decode
 from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseTerms, packing_extent
 from tmmu_core.plans.figures.live_bytes import storages_of
-from tmmu_core.plans.making.arena_summary import reuse_cost
 from tmmu_core.plans.making.engine import Solution, solve
+from tmmu_core.plans.making.plan_rows import reuse_cost
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 from tmmu_core.plans.model import Plan, rows_of_parts
 

@@ -29,16 +29,8 @@ import numpy as np
 
 from tmmu_core.base.escaping import shortened, visible
 from tmmu_core.graph.quantities import short_bytes
-from tmmu_core.plans.figures.live_bytes import (
-    CurvePoints,
-    PlanStorages,
-    arena_number,
-    curve_points_of,
-    live_bytes,
-    live_bytes_of,
-    peak_step_of,
-    storages_of,
-)
+from tmmu_core.plans.figures import live_bytes
+from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes_of, peak_step_of, storages_of
 from tmmu_core.plans.figures.metrics import over_limits, ratio, reserved_bytes, totals
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import GIVEN_OFFSETS, I64, U64, ArenaSummary, Plan, group_numbers
@@ -76,8 +68,9 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     s, points, number = storages_of(plan), curve_points_of(plan), arena_number(plan, arena)
     in_arena = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent = plan.arenas[number].extent_bytes
-    live = live_bytes_of(points.birth[in_arena], points.death[in_arena], s.size[in_arena], points.steps)
-    occupied = live_bytes_of(points.birth[in_arena], points.death[in_arena], s.backing[in_arena], points.steps)
+    ranges = points.birth[in_arena], points.death[in_arena]
+    live = live_bytes_of(*ranges, s.size[in_arena], points.steps)
+    occupied = live_bytes_of(*ranges, s.backing[in_arena], points.steps)
     gaps, top = _gaps_and_top(s, in_arena, points)
     used = occupied + gaps
     holes = np.where(top > used, top - used, np.uint64(0))
@@ -85,7 +78,7 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     return WasteLedger(arena, extent, live, gaps, occupied - live, holes, tail, points.steps)
 
 
-def _gaps_and_top(s: PlanStorages, in_arena: I64, points: CurvePoints) -> tuple[U64, U64]:
+def _gaps_and_top(s: live_bytes.PlanStorages, in_arena: I64, points: live_bytes.CurvePoints) -> tuple[U64, U64]:
     """Return ``(alignment gaps, end of the highest block)`` at each point for the storages ``in_arena``.
 
     A sweep over time keeps a list of live blocks by address and the sum of the gaps between neighbours in the list.
@@ -264,10 +257,18 @@ def gap_of(plan: Plan, arena: str) -> Gap:
         row = plan.row_of[source]
         if not taken and plan.arenas[plan.arena[row]].name == arena:
             untaken[at].append((int(plan.size[row]), source, target))
-    summary = plan.arena_of[arena]
-    missed = {step: sum(size for size, _, _ in untaken[step]) for step in _deciding_steps(plan, arena)}
+    s, points, summary = storages_of(plan), curve_points_of(plan), plan.arena_of[arena]
+    in_arena = np.flatnonzero(s.arena == arena_number(plan, arena))
+    ends = (s.offset + s.size)[in_arena]
+    top, ledger = in_arena[ends == ends.max()], waste_ledger(plan, arena)
+    live = ledger.live
+    is_candidate = np.zeros(len(live), np.bool_)
+    for first, last in zip(points.birth[top].tolist(), points.death[top].tolist(), strict=True):
+        is_candidate[first : max(last, first + 1)] = True
+    deciding_steps = points.steps[is_candidate & (live == live[is_candidate].max())].tolist()
+    missed = {step: sum(size for size, _, _ in untaken[step]) for step in deciding_steps}
     step = min(missed, key=missed.__getitem__)
-    lost_bytes = waste_ledger(plan, arena).at(step)
+    lost_bytes = ledger.at(step)
     lost_bytes["holes"] -= min(lost_bytes["holes"], reserved_bytes(plan, arena))
     lost_bytes["reuse"] = max(missed[step], lost_bytes["live"] - (summary.extent_bytes - summary.open_bytes))
     cause = max(CAUSES, key=lost_bytes.__getitem__)
@@ -294,17 +295,6 @@ def _headline(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSumm
     listed = ", ".join(f"{_short(arena.name)} {short_bytes(arena.capacity_bytes)}" for arena in limited)
     within = f"limit of {short_bytes(only_arena.capacity_bytes)}" if only_arena else f"limits ({listed})"
     return f"{name} needs {total}, within the {within}." if limited else f"{name} needs {total}.", only_arena
-
-
-def _deciding_steps(plan: Plan, arena: str) -> list[int]:
-    s, points = storages_of(plan), curve_points_of(plan)
-    in_arena = np.flatnonzero(s.arena == arena_number(plan, arena))
-    ends = (s.offset + s.size)[in_arena]
-    top, live = in_arena[ends == ends.max()], live_bytes(plan, arena)
-    is_candidate = np.zeros(len(live), np.bool_)
-    for first, last in zip(points.birth[top].tolist(), points.death[top].tolist(), strict=True):
-        is_candidate[first : max(last, first + 1)] = True
-    return points.steps[is_candidate & (live == live[is_candidate].max())].tolist()
 
 
 def _step(plan: Plan, step: int) -> str:

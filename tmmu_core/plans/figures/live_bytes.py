@@ -120,14 +120,9 @@ _STORAGES: WeakKeyDictionary[Plan, PlanStorages] = WeakKeyDictionary()
 
 
 def storages_of(plan: Plan) -> PlanStorages:
-    """Return the storages of a plan, computed once for each plan."""
-    if plan not in _STORAGES:
-        _STORAGES[plan] = _storages(plan)
-    return _STORAGES[plan]
-
-
-def _storages(plan: Plan) -> PlanStorages:
-    """Return the rows grouped by storage. In an invalid plan, live ranges are cut to the timeline."""
+    """Return the storages of a plan, computed once. In an invalid plan, live ranges are cut to the timeline."""
+    if plan in _STORAGES:
+        return _STORAGES[plan]
     n, storage = int(plan.storage.max(initial=-1)) + 1, plan.storage
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     head = np.zeros(n, np.int64)
@@ -145,7 +140,8 @@ def _storages(plan: Plan) -> PlanStorages:
     slot_of, slots = group_numbers(arena, slot)
     backing = _reduce_groups(np.maximum, int(plan.has_slots), slot_of, size, slots)[slot_of]
     slot_alignment = _reduce_groups(np.maximum, 1, slot_of, alignment, slots)[slot_of]
-    return PlanStorages(head, arena, slot, offset, size, alignment, birth, death, backing, slot_alignment)
+    columns = (head, arena, slot, offset, size, alignment, birth, death, backing, slot_alignment)
+    return _STORAGES.setdefault(plan, PlanStorages(*columns))
 
 
 def _reduce_groups(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:

@@ -1,9 +1,4 @@
-"""Plan a graph (``PlanMemory_v2`` of the contract).
-
-::
-
-    index ─► timeline ─► liveness ─► one problem per arena ─► planner ─► rows ─► hashes ─► Plan
-"""
+"""Plan a graph (``PlanMemory_v2``): index, timeline, liveness, a problem per arena, planner, rows, hashes."""
 
 import time
 from collections.abc import Mapping
@@ -15,29 +10,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, Scalar
-from tmmu_core.graph.arenas import arena_fields, read_arenas, refuse_unknown_arenas
-from tmmu_core.graph.assumed_sizes import assumed_text
+from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError
+from tmmu_core.graph.checks import arena_fields, assumed_text, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor, storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, Platform, Region, place, read_platform
+from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, Region, place, read_platform
 from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, option_error
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
-from tmmu_core.plans.making.plan_rows import (
-    arena_problems,
-    assemble,
-    packed_arena,
-    placed_storages,
-    plan_columns,
-    without_handoffs,
-)
+from tmmu_core.plans.making import plan_rows
 from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, timeline_of
+from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8  # maximum number of unplanned parts that are listed by name; further parts are counted
@@ -64,7 +51,7 @@ class Solution:
         if self.plan.own_arenas:
             return ()
         config = {a.name: Arena(a.capacity_bytes, a.alignment_bytes, a.page_size) for a in self.plan.arenas}
-        return tuple(arena_problems(analyse(self.liveness.timeline, config), config))
+        return tuple(plan_rows.arena_problems(analyse(self.liveness.timeline, config), config))
 
 
 def plan_graph(
@@ -104,7 +91,16 @@ def solve(
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         if isinstance(error, ArenaTooSmall) and error.is_undeclared:
-            error.diagnostics["required"] = _extent_of_undeclared(error, graph, request, ir_hash)
+            # The required size is the extent of the undeclared arena in a plan without limits.
+            undeclared = str(error.diagnostics["arena"])
+            used = {tensor.arena for tensor in graph.tensors if tensor.arena}
+            used -= {"optimizer_state"}  # if this arena is declared, the tensors of the same role move to it
+            arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arena_fields(request.arenas)
+            with suppress(ContractError):
+                declared = request.with_defaults(graph).but(arenas=arenas)
+                summaries = _planned(graph, declared, ir_hash, None, over_limits=True).plan.arenas
+                of_arena = [a for a in summaries if a.name == undeclared or a.name.endswith(f"@{undeclared}")]
+                error.diagnostics["required"] = sum(a.extent_bytes for a in of_arena)
         tensor = error.diagnostics.get("tensor")
         if "arena" in error.required_diagnostics and isinstance(tensor, str):
             arena = arena_of_tensor(graph, tensor, request.arenas or {})
@@ -115,18 +111,6 @@ def solve(
                 ir_hash = ir_hash or canonical.ir_hash(graph)
             error.fill(ir_hash=ir_hash.hex() if ir_hash else "unknown")
         raise
-
-
-def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
-    """Return the extent of the undeclared arena in a plan without limits; ``required`` of ``error`` if that fails."""
-    undeclared = str(error.diagnostics["arena"])
-    used = {tensor.arena for tensor in graph.tensors if tensor.arena}
-    used -= {"optimizer_state"}  # if this arena is declared, the tensors of the same role move to it
-    arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arena_fields(request.arenas)
-    with suppress(ContractError):
-        plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas), ir_hash, None, over_limits=True).plan
-        return sum(a.extent_bytes for a in plan.arenas if a.name == undeclared or a.name.endswith(f"@{undeclared}"))
-    return error.diagnostics["required"]
 
 
 def _planned(
@@ -148,27 +132,27 @@ def _planned(
         with paused_gc():
             liveness = analyse(timeline, config)
             refuse_unknown_arenas(config, timeline.graph)
-            problems = arena_problems(liveness, config)
+            problems = plan_rows.arena_problems(liveness, config)
         to_pack = [replace(problem, capacity=U64_MAX) if over_limits else problem for problem in problems]
         packings = [planner.pack(problem, options, meter) for problem in to_pack]
-    packed = tuple(map(packed_arena, problems, packings))
-    liveness, slot, offset = placed_storages(liveness, packed)
+    packed = tuple(map(plan_rows.packed_arena, problems, packings))
+    liveness, slot, offset = plan_rows.placed_storages(liveness, packed)
 
-    summaries = [summarise(arena, timeline.steps) for arena in packed]
+    summaries = [plan_rows.summarise(arena, timeline.steps) for arena in packed]
     for problem, summary in zip(problems, summaries, strict=True) if not over_limits else ():
-        check_capacity(problem, summary)
-    check_totals(summaries, None if over_limits else request.budget)
+        plan_rows.check_capacity(problem, summary)
+    plan_rows.check_totals(summaries, None if over_limits else request.budget)
 
     remarks = remarks_on(graph, request.dims)
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
     notes = {problem.arena: dict(packing.notes) for problem, packing in zip(problems, packings, strict=True)}
     with paused_gc():
-        plan = assemble(
+        plan = plan_rows.assemble(
             packed,
             summaries,
             started,
-            **plan_columns(liveness, slot, offset, summaries, own_arenas=planner.defines_arenas),
+            **plan_rows.plan_columns(liveness, slot, offset, summaries, own_arenas=planner.defines_arenas),
             retained=metrics.activation_retention(liveness),
             planner=planner.name,
             planner_options=meter.options(request.options),
@@ -190,8 +174,6 @@ def _planned(
             notes=remarks | {arena: note for arena, note in notes.items() if note},
         )
     if request.addressing != "offsets":
-        from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
-
         plan = with_sparse_addresses(plan)
     return Solution(graph, liveness, plan)
 
@@ -218,7 +200,14 @@ def spread_over_memories(
     Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor a default arena, and
     the errors of ``read_platform`` and ``helia.place``.
     """
-    platform = _platform(options, config)
+    if options.get("memories") is not None and config:
+        message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
+        raise option_error(message, "Give alignments and sizes in the option: arena_alignment, max_size.")
+    if config:
+        sizes = {name: None if a.capacity_bytes == U64_MAX else a.capacity_bytes for name, a in config.items()}
+        memories = [Memory(name, sizes[name], arena_alignment=a.alignment_bytes) for name, a in config.items()]
+        options = {**options, "memories": msgspec.to_builtins(memories)}
+    platform = read_platform(options)
     memory = {m.name: m for m in platform.memories}
     with_reuse = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
     # Exported C code declares a storage with the plan's alignment, which must suffice for the widest element.
@@ -227,10 +216,10 @@ def spread_over_memories(
     alignment = with_reuse.storages.alignment.copy()
     np.maximum.at(alignment, with_reuse.storage_of[members], widths[members])
     with_reuse = replace(with_reuse, storages=replace(with_reuse.storages, alignment=alignment))
-    liveness = without_handoffs(with_reuse)
+    liveness = plan_rows.without_handoffs(with_reuse)
     in_one_arena = replace(liveness.storages, arena=np.zeros(len(alignment), np.int32))
     all_storages = replace(liveness, arenas=("all",), storages=in_one_arena)
-    (problem,) = arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
+    (problem,) = plan_rows.arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
     regions = place(problem, _facts(liveness, memory), platform)
     by_name = sorted(enumerate(regions), key=lambda item: item[1].name)
     arena_of, region_config, packings = np.zeros(len(problem), np.int32), ArenaConfig(), list[Packing]()
@@ -245,22 +234,8 @@ def spread_over_memories(
     # helia does not reuse in place. Another planner could do so inside a region, and the lower bounds assume it.
     in_regions = replace(with_reuse.storages, arena=arena_of)
     with_reuse = replace(with_reuse, arenas=tuple(region_config), storages=in_regions)
-    liveness = without_handoffs(with_reuse, across_arenas=True)
-    return liveness, arena_problems(liveness, region_config), packings
-
-
-def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
-    """Return the platform of the options; the arenas of the configuration, if any, are its memories."""
-    if options.get("memories") is not None and config:
-        message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
-        raise option_error(message, "Give alignments and sizes in the option: arena_alignment, max_size.")
-    if config:
-        memories = [
-            Memory(name, None if a.capacity_bytes == U64_MAX else a.capacity_bytes, arena_alignment=a.alignment_bytes)
-            for name, a in config.items()
-        ]
-        options = {**options, "memories": msgspec.to_builtins(memories)}
-    return read_platform(options)
+    liveness = plan_rows.without_handoffs(with_reuse, across_arenas=True)
+    return liveness, plan_rows.arena_problems(liveness, region_config), packings
 
 
 def _facts(liveness: Liveness, memory: Mapping[str, Memory]) -> list[Facts]:

@@ -9,22 +9,18 @@ import numpy as np
 from msgspec import to_builtins
 
 from tmmu_core.base.cbor import H, Table
-from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.problem import (
-    GIVEN,
-    UNLIMITED,
-    Meter,
-    Packing,
-    PlainInstance,
-    Problem,
-    Progress,
-    ReuseTerms,
-    live_parts,
-)
+from tmmu_core.planners.problem import GIVEN, Meter, Packing, PlainInstance, Problem, Progress, ReuseTerms, live_parts
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_summary import check_capacity, summarise
-from tmmu_core.plans.making.plan_rows import PackedArena, assemble, packed_arena, storage_numbers
+from tmmu_core.plans.making.plan_rows import (
+    PackedArena,
+    assemble,
+    check_capacity,
+    packed_arena,
+    storage_numbers,
+    summarise,
+)
 from tmmu_core.plans.model import GIVEN_OFFSETS, PART, READ, Constraints, Handoff, Plan
 
 
@@ -51,7 +47,7 @@ def plan_problem(
         planner, ends = GIVEN, np.cumsum([len(problem) for problem in instance.problems])
         packings = [Packing(offset) for offset in np.split(instance.packing.offset, ends[:-1])]
     else:
-        problems = [replace(p, capacity=UNLIMITED) if over_limits else p for p in instance.problems]
+        problems = [replace(p, capacity=U64_MAX) if over_limits else p for p in instance.problems]
         packings = _packings(problems, planner, options, meter)
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
     packed_arenas = map(packed_arena, instance.problems, packings)

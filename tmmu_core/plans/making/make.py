@@ -1,22 +1,14 @@
-"""Make a plan from a request and a graph or an instance.
-
-::
-
-    graph    ─► (a rank's share, with a shard spec) ─► engine ──► PlanningResult
-    instance ─► its arenas, requested settings ──────► planner ─► PlanningResult
-"""
+"""Make a plan from a request and a graph, a rank's share of a graph, or an instance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
 from tmmu_core.base.errors import ArenaTooSmall, ContractError
-from tmmu_core.graph.arenas import check_alignment, unused_arenas
-from tmmu_core.graph.assumed_sizes import refuse_unused_dims
+from tmmu_core.graph.checks import check_alignment, refuse_unused_dims, unused_arenas
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import rules_without_effect
@@ -110,22 +102,19 @@ def make_plan(
         else:
             solution = plan_rank(source, request, over_limits=over_limits)
         cut_from = None if request.shard_spec is None else solution.plan.ir_hash
-        warnings = tuple(_warnings(source, request, solution.plan))
-        return PlanningResult(request, solution.plan, solution, cut_from, warnings)
+        unused = unused_arenas(request.arenas or {}, source)[1]
+        warnings = [f"Arena {name!r} is declared, but no tensor uses it." for name in unused]
+        if request.shard_spec is not None:
+            warnings += rules_without_effect(source, read_spec(request.shard_spec), request.dims)
+        notes_of_arenas = [notes for notes in solution.plan.notes.values() if isinstance(notes, dict)]
+        for number, rule in enumerate(request.options.get("rules") or (), start=1):
+            if not any(f"rule {number}" in notes.get("said_by", ()) for notes in notes_of_arenas):
+                effect = "has no effect: no match, or earlier rules match first."
+                warnings.append(f"helia rule {number} ({json_text(rule)}) {effect}")
+        return PlanningResult(request, solution.plan, solution, cut_from, tuple(warnings))
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
-
-
-def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
-    for name in unused_arenas(request.arenas or {}, graph)[1]:
-        yield f"Arena {name!r} is declared, but no tensor uses it."
-    if request.shard_spec is not None:
-        yield from rules_without_effect(graph, read_spec(request.shard_spec), request.dims)
-    notes_of_arenas = [notes for notes in plan.notes.values() if isinstance(notes, dict)]
-    for number, rule in enumerate(request.options.get("rules") or (), start=1):
-        if not any(f"rule {number}" in notes.get("said_by", ()) for notes in notes_of_arenas):
-            yield f"helia rule {number} ({json_text(rule)}) has no effect: no match, or earlier rules match first."
 
 
 def _planned_instance(

@@ -1,4 +1,7 @@
-"""Convert the liveness of a graph to one packing problem per arena, and the packings to the rows of a plan."""
+"""Convert the liveness of a graph to one packing problem per arena, and the packings to a plan.
+
+A plan has rows, and per arena the figures and the certificate (lower bound, optimality).
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -9,17 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import limits
+from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.index import names_of
-from tmmu_core.graph.model import ROLES, Arena
+from tmmu_core.graph.model import ONE_MEMORY, ROLES, Arena
 from tmmu_core.liveness.analyse import bytes_of_tensors
 from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
+from tmmu_core.planners import ARENA_PLANNERS
+from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem, live_parts, packing_extent
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.live_bytes import peak_of_ranges
-from tmmu_core.plans.model import ArenaSummary, Plan, group_numbers
+from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_of_ranges
+from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSummary, Plan, group_numbers
+
+ALTERNATIVE = "portfolio"  # planner that ``check_capacity`` tries, to recommend it if its plan fits
+ALTERNATIVE_UP_TO = 20_000  # maximum number of storages for which :data:`ALTERNATIVE` runs
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
@@ -44,7 +53,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
         problems.append(
             Problem(
                 arena=name,
-                ids=ids if np.array_equal(heads, np.arange(len(ids))) else _select(ids, heads),
+                ids=ids if np.array_equal(heads, np.arange(len(ids))) else names_of(ids, heads),
                 birth=storages.birth[rows],
                 death=storages.death[rows],
                 size=storages.size[rows],
@@ -84,7 +93,12 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
     if packing.slot is not None:
         slot, sizes = packing.slot, slot_sizes(problem, packing.slot)[0][packing.slot]
     else:
-        slot, sizes = _numbered_by_offset(problem, packing), problem.size
+        first, begin, _ = live_parts(problem)
+        birth, is_live = problem.birth.copy(), np.diff(first) > 0
+        birth[is_live] = begin[first[:-1][is_live]]  # of the first live part
+        by_id = np.array(sorted(range(len(problem)), key=problem.ids.__getitem__), np.int64)
+        slot, sizes = np.empty(len(problem), np.int64), problem.size
+        slot[by_id[np.lexsort((birth[by_id], packing.offset[by_id]))]] = np.arange(len(problem))
     extent = packing_extent(packing.offset, sizes)
     handoffs = np.zeros((0, 2), np.int64)
     if problem.handoff_from is not None:
@@ -94,17 +108,6 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
     held_until = problem.death.copy()
     held_until[handoffs[~taken, 0]] += 1
     return PackedArena(problem, packing, slot, extent, held_until, handoffs, taken)
-
-
-def _numbered_by_offset(problem: Problem, packing: Packing) -> I64:
-    """Return the position of each storage by (offset, birth of the first live part, id)."""
-    first, begin, _ = live_parts(problem)
-    birth, is_live = problem.birth.copy(), np.diff(first) > 0
-    birth[is_live] = begin[first[:-1][is_live]]
-    by_id = np.array(sorted(range(len(problem)), key=problem.ids.__getitem__), np.int64)
-    slot = np.empty(len(problem), np.int64)
-    slot[by_id[np.lexsort((birth[by_id], packing.offset[by_id]))]] = np.arange(len(problem))
-    return slot
 
 
 def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[Liveness, I64, U64]:
@@ -170,7 +173,7 @@ def plan_columns(
         tensor = graph.tensors[rows[row]]
         alias_groups[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
     return {
-        "tensor_ids": _select(ids, rows),
+        "tensor_ids": names_of(ids, rows),
         "arena": storages.arena[storage],
         "logical_slot": slot[storage],
         "offset": offset[storage] + liveness.offset_in_storage[rows],
@@ -182,16 +185,12 @@ def plan_columns(
         "storage": number,
         "roles": names_of(ROLES, index.role[rows]),
         "dtypes": tuple([index.graph.tensors[i].dtype for i in rows.tolist()]),
-        "shapes": _select(index.shapes, rows),
+        "shapes": tuple([index.shapes[i] for i in rows.tolist()]),
         "alias_group_ids": tuple(alias_groups),
         "base_tensor_uids": tuple(bases),
         "handoffs": tuple([(step, ids[source], ids[target]) for step, source, target in liveness.handoffs.tolist()]),
         "taken": tuple(liveness.taken.tolist()),
     }
-
-
-def _select(values: Sequence[Any], numbers: I64) -> tuple[Any, ...]:
-    return tuple([values[k] for k in numbers.tolist()])
 
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
@@ -255,3 +254,101 @@ def assemble(
         **fields,
     )
     return canonical.with_hashes(plan)
+
+
+def summarise(packed: PackedArena, steps: int) -> ArenaSummary:
+    """Return the figures and the certificate of a packed arena in a timeline of ``steps`` steps."""
+    problem, packing, extent, live_parts = packed.problem, packed.packing, packed.extent, packed.live_parts
+    peak_live, max_live = peak_and_count(*live_parts, steps)
+    cost, bound = reuse_cost(problem, packing), lower_bound(problem)
+    proven = max(bound.bytes, packing.lower_bound or 0)  # a search may prove more than the bounds of the problem
+    is_cheapest = (cost or 0) <= (packing.cost_bound or 0)
+    if extent < proven:
+        status = INVALID
+    elif (packing.optimal or extent == proven) and is_cheapest:
+        status = OPTIMAL
+    else:
+        status = UNPROVEN if packing.stopped else FEASIBLE
+    return ArenaSummary(
+        name=problem.arena,
+        capacity_bytes=problem.capacity,
+        alignment_bytes=problem.arena_alignment,
+        page_size=problem.page_size,
+        extent_bytes=extent,
+        committed_bytes=metrics.committed_bytes(extent, problem.page_size, arena=problem.arena),
+        peak_live_bytes=peak_live,
+        slots=int(packed.slot.max(initial=-1)) + 1,
+        max_live=max_live,
+        storages=len(live_parts[0]),
+        lower_bound_bytes=bound.bytes,
+        proven_bytes=proven if proven > bound.bytes else None,
+        status=status,
+        witness=tuple([problem.ids[i] for i in bound.witness]),
+        witness_step=bound.step,
+        reuse_cost=cost,
+        reuse_cost_lower_bound=None if cost is None else packing.cost_bound or 0,
+        reuse_cost_witness=packing.cost_witness,
+    )
+
+
+def reuse_cost(problem: Problem, packing: Packing) -> int | None:
+    """Return the sum of the penalties whose two storages share bytes; ``None`` for a problem without reuse terms."""
+    if problem.reuse is None:
+        return None
+    begin, end = packing.offset.tolist(), (packing.offset + problem.size).tolist()
+    return sum(c for i, j, c in problem.reuse.penalties if max(begin[i], begin[j]) < min(end[i], end[j]))
+
+
+def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
+    """Raise ``ArenaTooSmall`` if the extent exceeds the capacity. ``of_graph``: add the advice for a graph.
+
+    ``diagnostics["another_planner_would_fit"]`` is ``"no"`` if the lower bound is over the capacity,
+    ``"portfolio"`` if that planner was tried and its plan fits, else ``"unknown"``.
+    """
+    if summary.extent_bytes <= summary.capacity_bytes:
+        return
+    bound = max(summary.bound_bytes, summary.proven_bytes or 0)
+    planner = "exact" if problem.reuse is None else "reuse"
+    other, hint = "unknown", f"The lower bound is {bound:,} B, so another plan may fit: try --planner {planner}."
+    if bound > summary.capacity_bytes:
+        other = "no"
+        hint = f"No plan fits: at least {bound:,} B are needed {problem.assumptions} (proven). Raise the capacity"
+        if of_graph:
+            hint += ", or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
+        else:
+            hint += ", shorten live ranges or make buffers smaller."
+    elif problem.reuse is None and len(problem) <= ALTERNATIVE_UP_TO:
+        packing = ARENA_PLANNERS[ALTERNATIVE].pack(problem, {}, None)
+        if packing_extent(packing.offset, problem.size) <= summary.capacity_bytes:
+            other, hint = ALTERNATIVE, f"It fits with --planner {ALTERNATIVE}."
+    limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
+    message = f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B."
+    diagnostics: dict[str, Any] = {name: getattr(summary, name) for name in ("peak_live_bytes", "alignment_bytes")}
+    diagnostics |= {"capacity": summary.capacity_bytes, "required": summary.extent_bytes}
+    diagnostics |= {"another_planner_would_fit": other, "proven": other == "no"}
+    raise ArenaTooSmall(message, arena=summary.name, hint=hint, **diagnostics)
+
+
+def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
+    """Check the sums over all arenas (contract §4).
+
+    Raises ``AllocationFailure`` if the sum of the extents exceeds ``budget`` (the quota in bytes), and
+    ``AllocationOverflow`` if the sum of the committed bytes (the extents in whole pages) exceeds 2^64 − 1.
+    """
+    needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
+    if budget is not None and needed > budget:
+        largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
+        what = f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B"
+        hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
+        hint += f"tmmu fit FILE --capacity {budget} searches for a graph that fits."
+        diagnostics: dict[str, Any] = {
+            "peak_required_bytes": needed,
+            "memory_bytes_budget": budget,
+            "allocation_failures": 1,
+        }
+        raise AllocationFailure(f"{what}; nothing was committed.", arena=largest.name, hint=hint, **diagnostics)
+    if committed > U64_MAX:
+        largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))
+        message, size = f"the plan needs {committed:,} B over all arenas, past 2^64 − 1.", largest.committed_bytes
+        hint = f"The largest arena is {largest.name!r} with {size:,} B. Check the shapes of its tensors."
+        raise AllocationOverflow(message, arena=largest.name, offset=committed - size, size=size, hint=hint)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.arenas import arena_fields
+from tmmu_core.graph.checks import arena_fields
 from tmmu_core.graph.model import MODES, ONE_MEMORY, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Timeline
@@ -88,21 +88,15 @@ class PlanRequest:
     def with_defaults(self, source: Graph | PlainInstance) -> Self:
         """Return the request with mode, preset, planner and options set (§10); for an instance, only the planner."""
         if isinstance(source, PlainInstance):
-            return self.but(planner=self.planner or default_planner(source))
+            # The default planner observes the offsets and the reuse terms of the instance.
+            default = "greedy" if any(problem.fixed_count for problem in source.problems) else DEFAULT_PLANNER
+            default = "reuse" if any(problem.reuse is not None for problem in source.problems) else default
+            return self.but(planner=self.planner or (default if source.packing is None else GIVEN))
         mode = self.mode or default_mode(source)
         preset = self.preset or (default_preset(mode) if mode in MODES else None)
         options = self.options if self.planner else {**source.planner_options, **self.options}
         planner = self.planner or source.planner or DEFAULT_PLANNER
         return self.but(mode=mode, preset=preset, planner=planner, options=options)
-
-
-def default_planner(instance: PlainInstance) -> str:
-    """Return the default planner of an instance: one that observes its offsets and reuse terms."""
-    if instance.packing is not None:
-        return GIVEN
-    if any(problem.reuse is not None for problem in instance.problems):
-        return "reuse"
-    return "greedy" if any(problem.fixed_count for problem in instance.problems) else DEFAULT_PLANNER
 
 
 def timeline_of(graph: Graph, request: PlanRequest) -> Timeline:

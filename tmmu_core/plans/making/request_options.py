@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput, source_of_errors
 from tmmu_core.base.strict import whole_number
-from tmmu_core.graph.arenas import refuse_too_many_arenas
-from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.checks import dims_text, refuse_too_many_arenas
 from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
 from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
 from tmmu_core.planners import PLANNERS

@@ -59,7 +59,19 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
         sparse_address(plan.replay_token, plan.arenas[k].name, slot, bits=bits, alignment=alignment)
         for k, slot, _, alignment in slots
     ]
-    _refuse_collisions(plan, slots, addresses)
+    end, name_below = 0, ""
+    for start, (k, slot, backing, _) in sorted(zip(addresses, slots, strict=True)):
+        arena_name = plan.arenas[k].name
+        name = f"slot {slot} of arena {arena_name!r}"
+        if start < end or start + backing > U64_MAX + 1:
+            message = f"{name} at address {start:#x} exceeds the end of the address space."
+            if start < end:
+                message = f"{name} and {name_below} overlap at address {start:#x}."
+            hint = "Use --addressing offsets, which cannot collide, or another --token."
+            error = AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
+            error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
+            raise error
+        end, name_below = start + backing, name
     notes = {**plan.notes, "addressing": {"kind": "blake3_sparse", "bits": bits}}
     return with_hashes(replace(plan, offset=_offsets(plan, slot_of_storage, addresses), places="sparse", notes=notes))
 
@@ -83,19 +95,3 @@ def in_memory(plan: Plan) -> Plan:
             raise AllocationOverflow(message, hint=hint, arena=arenas[k].name, offset=start[-1], size=size)
     arenas = tuple([replace(a, extent_bytes=end or a.extent_bytes) for a, end in zip(arenas, ends, strict=True)])
     return replace(plan, offset=_offsets(plan, slot_of_storage, start), places="slots", arenas=arenas)
-
-
-def _refuse_collisions(plan: Plan, slots: list[tuple[int, int, int, int]], addresses: list[int]) -> None:
-    end, name_below = 0, ""
-    for start, (k, slot, backing, _) in sorted(zip(addresses, slots, strict=True)):
-        arena_name = plan.arenas[k].name
-        name = f"slot {slot} of arena {arena_name!r}"
-        if start < end or start + backing > U64_MAX + 1:
-            message = f"{name} at address {start:#x} exceeds the end of the address space."
-            if start < end:
-                message = f"{name} and {name_below} overlap at address {start:#x}."
-            hint = "Use --addressing offsets, which cannot collide, or another --token."
-            error = AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
-            error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
-            raise error
-        end, name_below = start + backing, name

@@ -16,7 +16,7 @@ export const RESERVED = "#88888880"; // in both themes
  * note, listsUnusedColours}. Without data for `scheme`, use "role". A row with a conflict gets the colour CONFLICT. */
 export function colouringOf(plan, scheme) {
   const hasData = ["slot", "arena"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
-  const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan), { codes, table, legend } = colouring;
+  const colouring = (hasData ? SCHEMES[scheme] : SCHEMES.role)(plan), { codes, table, legend } = colouring;
   if (!plan.conflict) return colouring;
   return {
     ...colouring,
@@ -26,86 +26,85 @@ export function colouringOf(plan, scheme) {
   };
 }
 
-const SCHEMES = {
-  role: byRole, slot: bySlot, arena: byArena, operator: byOperator, module: byModule,
-  category: (plan) => byName(plan.category, CATEGORY_COLOURS, "colour = category"), change: byChange,
-};
-
 /** Colour the rows by the name in a column. `labelOf(name)` is the label in the legend; `colours`: label → colour. */
 function byName({ names, codes }, colours, note, labelOf = (name) => name) {
   const entries = names.map((name) => [labelOf(name), colours[labelOf(name)] ?? OTHER]);
   return { codes, table: entries.map(([, colour]) => rgbOf(colour)), legend: [...new Map(entries)], note };
 }
 
-function byRole(plan) {
-  return byName(plan.role, ROLE_COLOURS, "colour = role", (role) => {
-    if (!Object.hasOwn(ROLE_COLOURS, role)) return "activation";
-    return ROLE_COLOURS[role] === OTHER ? "persistent" : role;
-  });
-}
+const SCHEMES = {
+  role(plan) {
+    return byName(plan.role, ROLE_COLOURS, "colour = role", (role) => {
+      if (!Object.hasOwn(ROLE_COLOURS, role)) return "activation";
+      return ROLE_COLOURS[role] === OTHER ? "persistent" : role;
+    });
+  },
 
-function bySlot(plan) {
-  const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
-  return {
-    codes: codesOf(plan.n, (i) => plan.slot[i] % HUES.length),
-    table: HUES.map(rgbOf),
-    legend: HUES.slice(0, Math.min(6, slots)).map((colour, k) => [String(k), colour]),
-    note: `colour = slot; ${HUES.length} colours, repeated`,
-  };
-}
+  slot(plan) {
+    const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
+    return {
+      codes: codesOf(plan.n, (i) => plan.slot[i] % HUES.length),
+      table: HUES.map(rgbOf),
+      legend: HUES.slice(0, Math.min(6, slots)).map((colour, k) => [String(k), colour]),
+      note: `colour = slot; ${HUES.length} colours, repeated`,
+    };
+  },
 
-function byArena(plan) {
-  const names = plan.arenas.map(({ name }) => name);
-  const colours = Object.fromEntries(names.map((name, k) => [name, CATEGORIES[k % CATEGORIES.length]]));
-  return byName({ names, codes: plan.arena }, colours, "colour = arena");
-}
+  arena(plan) {
+    const names = plan.arenas.map(({ name }) => name);
+    const colours = Object.fromEntries(names.map((name, k) => [name, CATEGORIES[k % CATEGORIES.length]]));
+    return byName({ names, codes: plan.arena }, colours, "colour = arena");
+  },
 
-/** Colour the operators of `plan.ranked`, which write the most bytes. A view has the colour of its base. */
-function byOperator(plan) {
-  const { names, codes } = plan.operator, writingCodes = new Set();
-  for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writingCodes.add(codes[i]);
-  const colourOf = names.map((name) => (plan.ranked.includes(name) ? plan.ranked.indexOf(name) : CATEGORIES.length));
-  const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
-  const others = names.filter((name, code) => writingCodes.has(code) && !plan.ranked.includes(name));
-  if (others.length) legend.push([others.some(Boolean) ? "other operators" : "no operator", OTHER]);
-  return {
-    codes: codesOf(plan.n, (i) => colourOf[codes[plan.rootOf(i)]]),
-    table: [...CATEGORIES, OTHER].map(rgbOf),
-    legend,
-    note: "colour = operator, for the operators that write the most bytes",
-  };
-}
+  /** Colour the operators of `plan.ranked`, which write the most bytes. A view has the colour of its base. */
+  operator(plan) {
+    const { names, codes } = plan.operator, writingCodes = new Set();
+    for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writingCodes.add(codes[i]);
+    const colourOf = names.map((name) => (plan.ranked.includes(name) ? plan.ranked.indexOf(name) : CATEGORIES.length));
+    const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
+    const others = names.filter((name, code) => writingCodes.has(code) && !plan.ranked.includes(name));
+    if (others.length) legend.push([others.some(Boolean) ? "other operators" : "no operator", OTHER]);
+    return {
+      codes: codesOf(plan.n, (i) => colourOf[codes[plan.rootOf(i)]]),
+      table: [...CATEGORIES, OTHER].map(rgbOf),
+      legend,
+      note: "colour = operator, for the operators that write the most bytes",
+    };
+  },
 
-/** Repeat the hues over the layers. The legend lists the largest layer of each hue. */
-function byModule(plan) {
-  const { names, codes } = plan.module, bytes = names.map(() => 0);
-  for (let i = 0; i < plan.n; i++) if (!plan.isView[i]) bytes[codes[i]] += plan.size[i];
-  const hue = (code) => (names[code] ? code % HUES.length : HUES.length);
-  const layers = [...names.keys()].filter((code) => names[code] && bytes[code]);
-  layers.sort((a, b) => bytes[b] - bytes[a] || a - b);
-  const listed = layers.filter((code, k) => layers.findIndex((other) => hue(other) === hue(code)) === k);
-  listed.sort((a, b) => a - b);
-  const legend = listed.map((code) => [names[code], css(rgbOf(HUES[hue(code)]))]);
-  const unlisted = layers.length - listed.length;
-  if (unlisted) legend.push([counted(unlisted, "more layer"), "transparent"]);
-  return {
-    codes: codesOf(plan.n, (i) => hue(codes[plan.rootOf(i)])),
-    table: [...HUES, OTHER].map(rgbOf),
-    legend,
-    note: unlisted ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
-  };
-}
+  /** Repeat the hues over the layers. The legend lists the largest layer of each hue. */
+  module(plan) {
+    const { names, codes } = plan.module, bytes = names.map(() => 0);
+    for (let i = 0; i < plan.n; i++) if (!plan.isView[i]) bytes[codes[i]] += plan.size[i];
+    const hue = (code) => (names[code] ? code % HUES.length : HUES.length);
+    const layers = [...names.keys()].filter((code) => names[code] && bytes[code]);
+    layers.sort((a, b) => bytes[b] - bytes[a] || a - b);
+    const listed = layers.filter((code, k) => layers.findIndex((other) => hue(other) === hue(code)) === k);
+    listed.sort((a, b) => a - b);
+    const legend = listed.map((code) => [names[code], css(rgbOf(HUES[hue(code)]))]);
+    const unlisted = layers.length - listed.length;
+    if (unlisted) legend.push([counted(unlisted, "more layer"), "transparent"]);
+    return {
+      codes: codesOf(plan.n, (i) => hue(codes[plan.rootOf(i)])),
+      table: [...HUES, OTHER].map(rgbOf),
+      legend,
+      note: unlisted ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
+    };
+  },
 
-function byChange(plan) {
-  const bits = CHANGES.map(([name]) => (name === "unchanged" ? 0 : 1 << plan.kinds.indexOf(name)));
-  return {
-    codes: codesOf(plan.n, (i) => (plan.changes[i] ? bits.findIndex((bit) => plan.changes[i] & bit) : 0)),
-    table: CHANGES.map(([, hex]) => rgbOf(hex)),
-    legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]),
-    note: "colour = change, baseline → candidate",
-    listsUnusedColours: true, // "removed" occurs in the baseline only, "added" in the candidate only
-  };
-}
+  change(plan) {
+    const bits = CHANGES.map(([name]) => (name === "unchanged" ? 0 : 1 << plan.kinds.indexOf(name)));
+    return {
+      codes: codesOf(plan.n, (i) => (plan.changes[i] ? bits.findIndex((bit) => plan.changes[i] & bit) : 0)),
+      table: CHANGES.map(([, hex]) => rgbOf(hex)),
+      legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]),
+      note: "colour = change, baseline → candidate",
+      listsUnusedColours: true, // "removed" occurs in the baseline only, "added" in the candidate only
+    };
+  },
+
+  category: (plan) => byName(plan.category, CATEGORY_COLOURS, "colour = category"),
+};
 
 const codesOf = (n, codeOf) => Uint8Array.from({ length: n }, (_, row) => codeOf(row));
 

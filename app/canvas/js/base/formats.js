@@ -2,7 +2,7 @@
 
 export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** Format a number of bytes in the largest unit that it reaches: "1.50 MiB". From 1 KiB on, round to 3 or 4 digits. */
+/** Format a number of bytes in the largest unit that it reaches: "1.50 MiB". From 1 KiB on, round half up to 3 or 4 digits. */
 export function shortBytes(count) {
   const n = BigInt(count);
   if (n < 1024n) return `${n} B`;
@@ -12,14 +12,9 @@ export function shortBytes(count) {
     const scale = 1n << BigInt(10 * unit);
     hundredths = (n * 100n + scale / 2n) / scale;
   } while (hundredths >= 102400n && unit < 6);
-  return `${threeDigits(hundredths)} ${UNITS[unit]}`;
-}
-
-/** Format a number of hundredths: 1234n → "12.3". Round it half up to three digits, or to an integer from 100 on. */
-function threeDigits(hundredths) {
-  if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n}`;
-  if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n}`;
-  return `${hundredths / 100n}.${String(hundredths % 100n).padStart(2, "0")}`;
+  if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n} ${UNITS[unit]}`;
+  if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n} ${UNITS[unit]}`;
+  return `${hundredths / 100n}.${String(hundredths % 100n).padStart(2, "0")} ${UNITS[unit]}`;
 }
 
 export const grouped = (n) => BigInt(n).toLocaleString("en-US");
@@ -38,6 +33,9 @@ export function shortened(text, letters) {
 }
 export const counted = (n, noun) => `${grouped(n)} ${noun}${BigInt(n) === 1n ? "" : "s"}`;
 
+/** Return the width of a text in letters; "…" is as wide as two letters. */
+const widthOf = (text) => text.length + text.split("…").length - 1;
+
 const SAMPLE_SIZE = 4000; // maximum number of names in which words are counted
 const WORD = /([A-Za-z0-9]+)/; // split() returns the words of a name at the odd positions
 
@@ -49,24 +47,21 @@ export function namerOf(plan) {
     const words = plan.id(row).split(WORD).filter((_, k) => k % 2);
     for (const word of new Set(words)) counts.set(word, (counts.get(word) ?? 0) + 1);
   }
-  return { brief: (name, letters) => brief(name, letters, counts) };
-}
+  return { brief };
 
-/** Return the width of a text in letters; "…" is as wide as two letters. */
-const widthOf = (text) => text.length + text.split("…").length - 1;
-
-/** Omit words of a name, the most common first, until it fits. If the rarest word alone is too long, shorten it. */
-function brief(name, letters, counts) {
-  const parts = name.split(WORD), words = [...parts.keys()].filter((k) => k % 2);
-  const commonFirst = words.sort((a, b) => (counts.get(parts[b]) ?? 0) - (counts.get(parts[a]) ?? 0));
-  let text = name;
-  for (const k of commonFirst.slice(0, -1)) {
+  /** Omit words of a name, the most common first, until it fits. If the rarest word alone is too long, shorten it. */
+  function brief(name, letters) {
+    const parts = name.split(WORD), words = [...parts.keys()].filter((k) => k % 2);
+    const commonFirst = words.sort((a, b) => (counts.get(parts[b]) ?? 0) - (counts.get(parts[a]) ?? 0));
+    let text = name;
+    for (const k of commonFirst.slice(0, -1)) {
+      if (widthOf(text) <= letters) return text;
+      parts.splice(k - 1, 3, "", "…", ""); // the word and the separators beside it
+      text = parts.join("").replace(/…+/gu, "…");
+    }
     if (widthOf(text) <= letters) return text;
-    parts.splice(k - 1, 3, "", "…", ""); // the word and the separators beside it
-    text = parts.join("").replace(/…+/gu, "…");
+    if (!text.includes("…")) return shortened(name, letters - 1);
+    const kept = letters - (text.startsWith("…") ? 3 : 2);
+    return `${text.slice(0, Math.max(2, kept)).replace(/…+$/u, "")}…`;
   }
-  if (widthOf(text) <= letters) return text;
-  if (!text.includes("…")) return shortened(name, letters - 1);
-  const kept = letters - (text.startsWith("…") ? 3 : 2);
-  return `${text.slice(0, Math.max(2, kept)).replace(/…+$/u, "")}…`;
 }

@@ -9,7 +9,17 @@ export class ChartInput extends Input {
     const { stage, searchField } = chart;
     stage.addEventListener("dblclick", () => chart.fit());
     searchField.addEventListener("input", () => this.onSearch(300));
-    searchField.addEventListener("keydown", (e) => this.onSearchKey(e));
+    searchField.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Enter") {
+        event.preventDefault();
+        chart.nextHit(event.shiftKey ? -1 : 1);
+      } else if (event.key === "Escape") {
+        searchField.value = "";
+        this.onSearch(0);
+        stage.focus();
+      }
+    });
   }
 
   hover(point) {
@@ -101,18 +111,5 @@ export class ChartInput extends Input {
     const { chart } = this;
     chart.apply({ search: chart.searchField.value });
     chart.send("search", chart.searchField.value.trim(), wait);
-  }
-
-  onSearchKey(event) {
-    const { chart } = this;
-    event.stopPropagation();
-    if (event.key === "Enter") {
-      event.preventDefault();
-      chart.nextHit(event.shiftKey ? -1 : 1);
-    } else if (event.key === "Escape") {
-      chart.searchField.value = "";
-      this.onSearch(0);
-      chart.stage.focus();
-    }
   }
 }

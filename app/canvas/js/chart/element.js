@@ -1,8 +1,9 @@
-// The element of a chart: title, toolbar, canvases for the picture and the overlay, legend and status.
+// The element of a chart (title, toolbar, canvases, legend, status), and texts about tensors: for the tooltip, for screen
+// readers and for the report.
 
 import { VIEWS } from "../plan/scene.js";
 import { CONFLICT, css, RESERVED, rgbOf } from "../base/colours.js";
-import { counted, grouped } from "../base/formats.js";
+import { counted, fullBytes, grouped, offsetText, rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
 
 /** Return a DOM element with attributes, listeners (`onclick`) and children. Strings become text, never HTML. */
 export function el(tag, attributes = {}, ...children) {
@@ -56,11 +57,18 @@ export function fillMenu(menu, pairs) {
   menu.replaceChildren(...pairs.map(([value, name]) => el("option", { value }, name)));
 }
 
+/** Return the elements of the legend. Without `listsUnusedColours`, omit each colour that no row of a shown arena has. */
 export function legendOf({ plan, other, shown, colouring, scene, strip, isCandidate, hasOutlines }) {
+  const used = new Set();
+  for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(colouring.codes[i]);
+  const usedColours = new Set(Array.from(used, (code) => css(colouring.table[code])));
   const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
-  for (const [name, colour] of usedEntries(colouring, plan, shown)) {
-    entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
+  for (const [name, colour] of colouring.legend) {
+    if (colour === "transparent") entry("", name);
+    else if (colouring.listsUnusedColours || usedColours.has(css(rgbOf(colour)))) {
+      entry(el("i", { style: `background:${colour}` }), name);
+    }
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
   if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
@@ -83,19 +91,81 @@ export function legendOf({ plan, other, shown, colouring, scene, strip, isCandid
   return items;
 }
 
-/** Return the legend entries. Without `listsUnusedColours`, omit each colour that no row of a shown arena has. */
-function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
-  if (listsUnusedColours) return legend;
-  const used = new Set();
-  for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(codes[i]);
-  const colours = new Set(Array.from(used, (code) => css(table[code])));
-  return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
-}
-
 /** Return the status text. `total`: number of rows of the plan; second argument: the result of drawPicture(). */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
   if (thin) parts.push(`${grouped(thin)} smaller than a pixel, drawn merged`);
   if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors of the baseline outlined`);
   return parts.join("; ");
+}
+
+/** Return [heading, text] pairs about a row of the plan of a chart. */
+export function linesOf({ plan, other, isCandidate }, row) {
+  const birth = plan.birth[row], death = plan.rangeEnd(row);
+  const kind = ["role", "dtype", "shape", "operator"].map((column) => plan.text(column, row)).filter(Boolean);
+  const arena = plan.arenas[plan.arena[row]].name, layer = plan.text("module", row);
+  const head = plan.head(row), members = plan.members.get(head), buffer = [];
+  if (members) {
+    const held = plan.held(row), freedLast = members.filter((i) => plan.death[i] === held.death);
+    const lastIds = freedLast.slice(0, 3).map((i) => plan.id(i)).join(", ");
+    buffer.push(["buffer", `${plan.id(head)} and ${counted(members.length - 1, "more tensor")}`]);
+    buffer.push(["memory held", `${rangeAndLength(plan, held.birth, held.death)}, last by ${lastIds}`]);
+  }
+  const lines = [
+    ["", plan.id(row)],
+    ["size", fullBytes(plan.exact("size", row))],
+    ["offset", offsetText(plan.exact("offset", row))],
+    ["place", plan.slotted ? `${arena}, slot ${plan.slot[row]}, order ${Number(plan.generation[row]) + 1}` : arena],
+    ["tensor live", rangeAndLength(plan, birth, death)],
+    ["written by", stepAndNode(plan, birth)],
+    ...buffer,
+    ["kind", kind.join(" · ")],
+    ...(layer ? [["layer", layer]] : []),
+  ];
+  if (plan.baseOf.has(row)) lines.push(["view of", plan.id(plan.baseOf.get(row))]);
+  for (const [step, from, to] of plan.handoffs) {
+    if (from === row) lines.push(["memory reused by", `${plan.id(to)} at ${stepName(plan.stepAt(step))}`]);
+    if (to === row) lines.push(["reuses memory of", `${plan.id(from)} at ${stepName(plan.stepAt(step))}`]);
+  }
+  if (plan.stillRead.has(row)) {
+    lines.push(["last read", `${stepAndNode(plan, death)}; the plan does not reuse the memory in place`]);
+  }
+  if (other) lines.push(...comparison(plan, other, row, isCandidate));
+  return lines;
+}
+
+/** Return the steps and bytes that the buffers of two rows share: "a and b: common steps [2, 4), no common bytes". */
+export function pairText(plan, a, b) {
+  const names = [a, b].map((row) => shortened(plan.id(row), 32)).join(" and ");
+  if (plan.head(a) === plan.head(b)) return `${names}: tensors of one buffer`;
+  const [first, second] = [a, b].map((row) => plan.held(row)), [low, otherLow] = [a, b].map((row) => plan.exact("offset", row));
+  const birth = Math.max(first.birth, second.birth), death = Math.min(first.death, second.death);
+  const steps = birth < death ? `common steps ${range(plan, birth, death)}` : "no common steps";
+  if (plan.arena[a] !== plan.arena[b]) return `${names}: ${steps}, different arenas`;
+  const end = low + plan.exact("size", a), otherEnd = otherLow + plan.exact("size", b);
+  const bytes = (end < otherEnd ? end : otherEnd) - (low > otherLow ? low : otherLow);
+  return `${names}: ${steps}, ${bytes > 0n ? `${shortBytes(bytes)} in common` : "no common bytes"}`;
+}
+
+const stepAndNode = (plan, t) => stepName(plan.stepAt(t), plan.node(t));
+const range = (plan, from, to) => rangeText(plan.stepAt(from), plan.stepAt(to));
+const liveRange = (plan, row) => range(plan, plan.birth[row], plan.rangeEnd(row));
+
+function rangeAndLength(plan, from, to) {
+  return `${range(plan, from, to)} · ${counted(plan.stepAt(to) - plan.stepAt(from), "step")}`;
+}
+
+/** Return [heading, "baseline → candidate"] per changed field; one pair "compared" without a change or without a twin. */
+function comparison(plan, other, row, isCandidate) {
+  if (!plan.twin[row]) return [["compared", isCandidate ? "not in the baseline" : "not in the candidate"]];
+  const twin = plan.twin[row] - 1, lines = [];
+  const addIfChanged = (heading, value, otherValue) => {
+    if (value === otherValue) return;
+    lines.push([heading, isCandidate ? `${otherValue} → ${value}` : `${value} → ${otherValue}`]);
+  };
+  addIfChanged("size", shortBytes(plan.exact("size", row)), shortBytes(other.exact("size", twin)));
+  addIfChanged("offset", offsetText(plan.exact("offset", row)), offsetText(other.exact("offset", twin)));
+  addIfChanged("tensor live", liveRange(plan, row), liveRange(other, twin));
+  if (plan.slotted && other.slotted) addIfChanged("slot", String(plan.slot[row]), String(other.slot[twin]));
+  return lines.length ? lines : [["compared", "unchanged"]];
 }

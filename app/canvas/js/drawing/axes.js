@@ -43,11 +43,16 @@ export function stepTicks({ plan, plane, plot }) {
 
 /** Return the ticks of v as {px, text}. */
 export function levelTicks(frameState) {
-  const { scene } = frameState;
+  const { plan, plane, plot, scene } = frameState;
   if (scene.memory) return byteTicks(frameState, { base: 0, height: scene.top });
   if (scene.view === "map") return scene.bands.flatMap((band) => byteTicks(frameState, band));
   if (scene.view === "slots") return scene.bands.flatMap((band) => slotTicks(frameState, band));
-  return rowTicks(frameState);
+  // A tick per visible line with the name of its tensor or, if the names do not fit, ticks with line numbers
+  const every = decimalInterval(toLevels(plane, 15, 60));
+  const lines = [Math.floor(plane.win.v0), Math.min(scene.top - 1, plane.win.v1)];
+  if (every > 1 || plane.sideways) return multiples(plane, 0.5, lines, every, grouped);
+  const rows = plan.byBirth().filter((row) => scene.v1[row]), letters = Math.floor((plot.x - 12) / LETTER);
+  return multiples(plane, 0.5, lines, 1, (k) => shortened(plan.id(rows[k]), letters));
 }
 
 /** Convert pixels to a distance along v: `vertical` pixels for a vertical v axis, else `horizontal` pixels. */
@@ -71,15 +76,6 @@ function byteTicks({ plane, plot }, { base, height }) {
 function slotTicks({ plane }, { base, height }) {
   const { v0, v1 } = plane.win, every = decimalInterval(toLevels(plane, 15, 26)), middle = base + 0.5;
   return multiples(plane, middle, [v0 - middle, Math.min(height - 1, v1 - base)], every, grouped);
-}
-
-/** Return a tick per visible line with the name of its tensor or, if the names do not fit, ticks with line numbers. */
-function rowTicks({ plan, plane, plot, scene }) {
-  const every = decimalInterval(toLevels(plane, 15, 60));
-  const lines = [Math.floor(plane.win.v0), Math.min(scene.top - 1, plane.win.v1)];
-  if (every > 1 || plane.sideways) return multiples(plane, 0.5, lines, every, grouped);
-  const rows = plan.byBirth().filter((row) => scene.v1[row]), letters = Math.floor((plot.x - 12) / LETTER);
-  return multiples(plane, 0.5, lines, 1, (k) => shortened(plan.id(rows[k]), letters));
 }
 
 export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
@@ -182,7 +178,15 @@ export function drawStrip(pen, frameState) {
     }
     Object.assign(pen, { strokeStyle: look.line, lineWidth: 1.2 });
     const level = (size, dash) => stroke(pen, plane.levelLine(size, t0, t1), dash);
-    if (otherSum) drawOutline(pen, plane, otherSum.live);
+    if (otherSum) {
+      pen.setLineDash([4, 3]);
+      pen.beginPath();
+      for (const [start, end, bytes] of barsOf(plane, otherSum.live, otherSum.live.length)) {
+        pen.lineTo(...plane.point(start, bytes));
+        pen.lineTo(...plane.point(end, bytes));
+      }
+      pen.stroke();
+    }
     level(extent, []);
     level(bound, [2, 3]);
     if (capacity && capacity <= top) level(capacity, [7, 5]);
@@ -206,16 +210,6 @@ function barsOf(plane, live, steps) {
 function drawCurve(pen, plane, live, steps) {
   const overlap = plane.pixelsPerStep >= 1 ? 0.3 / plane.pixelsPerStep : 0; // hides the seams between wide bars
   for (const [start, end, bytes] of barsOf(plane, live, steps)) fillBox(pen, plane.box(start, end + overlap, 0, bytes));
-}
-
-function drawOutline(pen, plane, live) {
-  pen.setLineDash([4, 3]);
-  pen.beginPath();
-  for (const [start, end, bytes] of barsOf(plane, live, live.length)) {
-    pen.lineTo(...plane.point(start, bytes));
-    pen.lineTo(...plane.point(end, bytes));
-  }
-  pen.stroke();
 }
 
 function drawLabels(pen, { look, strip }, plane, arena) {

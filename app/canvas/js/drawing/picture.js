@@ -37,7 +37,10 @@ export function drawBoxes(pen, frameState, tools) {
   const [mostT, mostV] = plane.swappedIfSideways(W, H); // lengths of the axes in pixels of the raster
   const perStep = mostT / (win.t1 - win.t0), perLevel = mostV / (win.v1 - win.v0);
   const { arena, isNotHead } = plan, { v0, v1, birth, death } = scene, isPerTensor = scene.view === "lifetimes";
-  const { channels, dimmed } = channelsOf(colouring.table, look), { codes } = colouring;
+  const { codes, table } = colouring, background = look.solid.map((v) => (look.dark ? v + 28 : v - 16));
+  const faint = table.map((colour) => colour.map((v, k) => Math.round(0.16 * v + 0.84 * background[k])));
+  // The r, g, b values of all colours, then of the dimmed colours
+  const channels = Float64Array.from([...table, ...faint].flat()), dimmed = 3 * table.length;
   const large = [];
   let count = 0, thin = 0;
   for (let i = 0; i < plan.n; i++) {
@@ -94,21 +97,22 @@ export function drawOverLimit(pen, { plan, scene, plane, plot, look }, { sheet }
   }
 }
 
-/** Return {channels, dimmed}: the r, g, b values of all colours and of their dimmed colours, in one array. The dimmed
- * colours begin at the index `dimmed`. */
-function channelsOf(table, look) {
-  const background = look.solid.map((v) => (look.dark ? v + 28 : v - 16));
-  const faint = table.map((colour) => colour.map((v, k) => Math.round(0.16 * v + 0.84 * background[k])));
-  return { channels: Float64Array.from([...table, ...faint].flat()), dimmed: 3 * table.length };
-}
-
-/** Draw names in at most MOST_NAMES boxes of `rows`, the largest first. A box has the name of its first tensor and the
- * number of the others. In the view "lifetimes", a box is one tensor. Equal names are drawn once. */
-export function drawNames(pen, frameState, rows) {
-  const { plan, scene, colouring, hits, look, namer } = frameState, used = new Set();
+/** Draw names in at most MOST_NAMES boxes of `rows`, the largest first, that have space for the whole name or for 44
+ * pixels of it. A box has the name of its first tensor and the number of the others. In the view "lifetimes", a box is
+ * one tensor. Equal names are drawn once. */
+export function drawNames(pen, { plan, scene, plane, colouring, hits, look, namer }, rows) {
+  const boxes = [], used = new Set(), isPerTensor = scene.view === "lifetimes";
+  for (const row of rows) {
+    const box = plane.visibleBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
+    const w = box[2] - box[0], h = box[3] - box[1], head = isPerTensor ? row : plan.head(row);
+    const hasSuffix = head !== row || plan.members.has(row);
+    const leastWidth = hasSuffix ? 44 : Math.min(44, LETTER * plan.id(row).length + 9);
+    if (w >= leastWidth && h >= 13) boxes.push({ area: w * h, row, head, box });
+  }
+  boxes.sort((a, b) => b.area - a.area || a.row - b.row);
   Object.assign(pen, { textBaseline: "middle", textAlign: "left" });
-  for (const { row, head, box: [x0, y0, x1, y1] } of boxesForNames(frameState, rows).slice(0, MOST_NAMES)) {
-    const others = scene.view === "lifetimes" ? 0 : (plan.members.get(head)?.length ?? 1) - 1;
+  for (const { row, head, box: [x0, y0, x1, y1] } of boxes.slice(0, MOST_NAMES)) {
+    const others = isPerTensor ? 0 : (plan.members.get(head)?.length ?? 1) - 1;
     const room = Math.floor((x1 - x0 - 9) / LETTER); // in letters
     const suffix = others > 0 ? ` +${room < 24 ? others : counted(others, "tensor")}` : "";
     const name = namer.brief(plan.id(head), room - suffix.length);
@@ -119,19 +123,6 @@ export function drawNames(pen, frameState, rows) {
     else pen.fillStyle = luminance(colouring.table[colouring.codes[row]]) > 0.22 ? "#000" : "#fff";
     pen.fillText(name + suffix, x0 + 4, Math.min((y0 + y1) / 2, y0 + 60) + 0.5);
   }
-}
-
-/** Return the boxes that are large enough for their whole name or for 44 pixels of it, the largest box first. */
-function boxesForNames({ plan, scene, plane }, rows) {
-  const boxes = [];
-  for (const row of rows) {
-    const box = plane.visibleBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
-    const w = box[2] - box[0], h = box[3] - box[1], head = scene.view === "lifetimes" ? row : plan.head(row);
-    const hasSuffix = head !== row || plan.members.has(row);
-    const leastWidth = hasSuffix ? 44 : Math.min(44, LETTER * plan.id(row).length + 9);
-    if (w >= leastWidth && h >= 13) boxes.push({ area: w * h, row, head, box });
-  }
-  return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
 /** Draw the peak step (dotted), and the start and end of each arena (solid). In the view "map", also draw the lower

@@ -43,11 +43,6 @@ class GraphChart extends Drawing {
     this.view = { x: 0, y: 0, scale: 1 }; // position of the layout on the stage, and pixels per unit of the layout
     this.anchor = null; // key of the box or open module clicked last
     this.hovered = null; // item under the pointer, as itemAt() returns it
-    this.attach(parent, this.build());
-    this.input = new GraphInput(this);
-  }
-
-  build() {
     const canvas = el("canvas", { class: "base" }), tip = el("div", { class: "tip", hidden: "" });
     const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, canvas, tip);
     this.status = el("span", { class: "status", role: "status" });
@@ -73,7 +68,8 @@ class GraphChart extends Drawing {
     );
     const foot = el("div", { class: "foot" }, legend, this.status);
     const root = el("div", { class: "tmmu-canvas graph" }, bar, stage, foot);
-    return { root, stage, tip, canvases: [canvas] };
+    this.attach(parent, { root, stage, tip, canvases: [canvas] });
+    this.input = new GraphInput(this);
   }
 
   /** Show new data from the server. The previous drawing is shown until the layout of new boxes is computed. */
@@ -173,10 +169,19 @@ class GraphChart extends Drawing {
     return null;
   }
 
-  /** Return the points [x, y, …] of an edge. An edge that crosses a frame has no route in the layout: it is a curve. */
+  /** Return the points [x, y, …] of an edge. An edge that crosses a frame has no route in the layout: it is a cubic Bézier
+   * curve from the bottom of its source to the top of its target; upwards: on the right of both boxes. */
   route(k) {
     const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
-    return (routes[k] ??= curve(boxes[source], boxes[target]));
+    if (routes[k]) return routes[k];
+    const [ax, ay, aw, ah] = boxes[source], [bx, y1, bw] = boxes[target], points = (routes[k] = []);
+    const x0 = ax + aw / 2, y0 = ay + ah, x1 = bx + bw / 2;
+    const bend = Math.max(24, Math.abs(y1 - y0) / 3), side = y1 < y0 ? 1.3 * Math.max(aw, bw) : 0;
+    for (let step = 0; step <= 12; step++) {
+      const t = step / 12, u = 1 - t, [p, q, r, s] = [u * u * u, 3 * u * u * t, 3 * u * t * t, t * t * t];
+      points.push((p + q) * x0 + (r + s) * x1 + (q + r) * side, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
+    }
+    return points;
   }
 
   act(item) {
@@ -207,17 +212,6 @@ class GraphChart extends Drawing {
   showStatus(text) {
     if (this.status.textContent !== text) this.status.textContent = text;
   }
-}
-
-/** Return a cubic Bézier curve [x, y, …] from the bottom of a box to the top of another; upwards: on their right. */
-function curve([ax, ay, aw, ah], [bx, by, bw]) {
-  const x0 = ax + aw / 2, y0 = ay + ah, x1 = bx + bw / 2, y1 = by, points = [];
-  const bend = Math.max(24, Math.abs(y1 - y0) / 3), side = y1 < y0 ? 1.3 * Math.max(aw, bw) : 0;
-  for (let k = 0; k <= 12; k++) {
-    const t = k / 12, u = 1 - t, [p, q, r, s] = [u * u * u, 3 * u * u * t, 3 * u * t * t, t * t * t];
-    points.push((p + q) * x0 + (r + s) * x1 + (q + r) * side, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
-  }
-  return points;
 }
 
 /** Entry point of the Streamlit component. */
@@ -261,7 +255,9 @@ class GraphInput extends Input {
     if (JSON.stringify(item) !== JSON.stringify(chart.hovered)) {
       chart.hovered = item;
       chart.stage.style.cursor = item ? "pointer" : "grab";
-      chart.fillTip(item && tipOf(chart.data, item));
+      const { vertices, levels } = chart.data, vertex = vertices[item?.vertex];
+      const tip = vertex ? [["", vertex.name], ...vertex.tip] : [["", levels[item?.frame]?.[2]], ["open", "click to close"]];
+      chart.fillTip(item && tip);
       chart.scheduleDraw("base");
     }
     if (point) chart.placeTip(point);
@@ -277,9 +273,4 @@ class GraphInput extends Input {
       p: () => chart.goTo(marks.peak),
     };
   }
-}
-
-function tipOf({ vertices, levels }, { vertex, frame }) {
-  if (vertex >= 0) return [["", vertices[vertex].name], ...vertices[vertex].tip];
-  return [["", levels[frame][2]], ["open", "click to close"]];
 }

@@ -25,21 +25,18 @@ export function paintGraph(chart) {
     outline(pen, layout.frames[k], hovered?.frame === k ? look.ink : look.soft, Math.max(1, 0.8 / scale), 6);
   }
   drawEdges(scene, (k) => chart.route(k));
-  if (hasLabels) for (const k of frames) drawTitle(scene, data.levels[k], layout.frames[k]);
+  for (const k of hasLabels ? frames : []) { // the titles of the open modules cover the edges
+    const [, , name, , count] = data.levels[k], [x, y, w] = layout.frames[k], text = `⊟ ${name}  ${count}`;
+    pen.font = `600 ${FONT_SIZE}px ${font}`;
+    fillBox(pen, [x + 6, y + 4, x + 10 + Math.min(w - 16, pen.measureText(text).width), y + 22], `rgb(${look.solid})`);
+    label(scene, text, x + 8, y + 13, { colour: look.ink, weight: 600, align: "left", width: w - 16 });
+  }
   data.vertices.forEach((vertex, k) => {
     if (!isOutside(layout.boxes[k], visible)) drawBox(scene, vertex, layout.boxes[k], k);
   });
 }
 
 const isOutside = ([x, y, w, h], [x0, y0, x1, y1]) => x > x1 || y > y1 || x + w < x0 || y + h < y0;
-
-/** Draw the title of an open module over the edges. */
-function drawTitle(scene, [, , name, , count], [x, y, w]) {
-  const { pen, look, font } = scene, text = `⊟ ${name}  ${count}`;
-  pen.font = `600 ${FONT_SIZE}px ${font}`;
-  fillBox(pen, [x + 6, y + 4, x + 10 + Math.min(w - 16, pen.measureText(text).width), y + 22], `rgb(${look.solid})`);
-  label(scene, text, x + 8, y + 13, { colour: look.ink, weight: 600, align: "left", width: w - 16 });
-}
 
 function drawEdges({ pen, data, look, visible, scale }, route) {
   const carrying = new Set(data.marks.carrying), highlighted = [], [x0, y0, x1, y1] = visible;
@@ -56,23 +53,17 @@ function drawEdges({ pen, data, look, visible, scale }, route) {
     if (Math.max(ay, by) < y0 || Math.min(ay, by) > y1) return;
     pen.beginPath();
     pen.moveTo(ax, ay);
-    if (points.length <= 6) for (let i = 2; i < points.length; i += 2) pen.lineTo(points[i], points[i + 1]);
-    else curveThrough(pen, points);
+    // A smooth curve through the midpoints of the segments, with the points as control points. A short route is straight.
+    for (let i = 2; i < points.length; i += 2) {
+      const [x, y, nextX, nextY] = points.slice(i, i + 4);
+      if (points.length <= 6 || nextX === undefined) pen.lineTo(x, y);
+      else pen.quadraticCurveTo(x, y, (x + nextX) / 2, (y + nextY) / 2);
+    }
     pen.strokeStyle = pen.fillStyle = colour;
     pen.lineWidth = width;
     pen.stroke();
     if (scale > 0.3) arrowHead(pen, points.slice(-4), 4 + width);
   }
-}
-
-/** Draw a smooth curve through the midpoints of the segments, with the points as control points. */
-function curveThrough(pen, points) {
-  let i = 2;
-  for (; i < points.length - 2; i += 2) {
-    const [x, y, nextX, nextY] = points.slice(i, i + 4);
-    pen.quadraticCurveTo(x, y, (x + nextX) / 2, (y + nextY) / 2);
-  }
-  pen.lineTo(points[i], points[i + 1]);
 }
 
 function drawBox(scene, vertex, box, k) {
@@ -92,22 +83,20 @@ function drawBox(scene, vertex, box, k) {
   const width = Math.max(isSelected ? 3 : 1, (isSelected ? 2.4 : 0.8) / scale);
   outline(pen, box, hovered?.vertex === k || isSelected ? look.ink : look.soft, width);
   pen.setLineDash([]);
-  if (data.marks.peak === k) drawFlag(scene, x, y, w);
+  if (data.marks.peak === k) {
+    // A colour and, for readers who cannot see it, a flag
+    fillBox(pen, [x, y - 1, x + w, y - 1 + Math.max(3, 2 / scale)], MARK_COLOURS.peak);
+    pen.beginPath();
+    pen.moveTo(x + 6, y - 12);
+    pen.lineTo(x + 12, y - 2);
+    pen.lineTo(x, y - 2);
+    pen.fill();
+  }
   if (!hasLabels) return;
   const name = (isModule ? "⊞ " : "") + vertex.name, middle = x + w / 2, nameY = y + (vertex.under ? 13 : h / 2);
   label(scene, name, middle, nameY, { colour: look.ink, weight: isModule ? 600 : 400, width: w - 12 });
   if (vertex.under) label(scene, vertex.under, middle, y + 25, { colour: look.soft, width: w - 12 });
   if (vertex.hidden) label(scene, `+${vertex.hidden}`, x + w - 4, y + 8, { colour: look.soft, align: "right" });
-}
-
-/** Mark a box as the peak by a colour and, for readers who cannot see the colour, by a flag. */
-function drawFlag({ pen, scale }, x, y, w) {
-  fillBox(pen, [x, y - 1, x + w, y - 1 + Math.max(3, 2 / scale)], MARK_COLOURS.peak);
-  pen.beginPath();
-  pen.moveTo(x + 6, y - 12);
-  pen.lineTo(x + 12, y - 2);
-  pen.lineTo(x, y - 2);
-  pen.fill();
 }
 
 function fill(pen, [x, y, w, h], colour, radius = 4) {

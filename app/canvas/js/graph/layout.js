@@ -31,7 +31,27 @@ export function arrange(dagre, { sizes, within, edges, levels }) {
     layouts.set(level, layout);
     size.set(`l${level}`, [Math.max(layout.width, titleWidth) + 2 * PAD, layout.height + TITLE + 2 * PAD]);
   }
-  return joinLevels({ edges, levels, contents, size, layouts, links });
+  const boxes = [], frames = new Map(), corner = new Map([[0, [0, 0]]]); // corner: level → [left, top] of its content
+  for (const level of [0, ...levels.map(([number]) => number)]) {
+    const [left, top] = corner.get(level), { centres } = layouts.get(level);
+    contents.get(level).forEach((name, k) => {
+      const [w, h] = size.get(name), x = left + centres[k][0] - w / 2, y = top + centres[k][1] - h / 2;
+      const number = Number(name.slice(1));
+      if (name[0] === "v") boxes[number] = [x, y, w, h];
+      else {
+        frames.set(number, [x, y, w, h]);
+        corner.set(number, [x + (w - layouts.get(number).width) / 2, y + PAD + TITLE]);
+      }
+    });
+  }
+  const routes = edges.map((_, k) => {
+    const [level, key, crossesFrame] = links.ofEdge[k], [left, top] = corner.get(level);
+    if (crossesFrame) return null;
+    const points = layouts.get(level).routes[links.ofLevel.get(level).get(key)];
+    return points.map((value, i) => value + (i % 2 ? top : left));
+  });
+  const { width, height } = layouts.get(0);
+  return { boxes, frames: levels.map(([number]) => frames.get(number)), routes, width, height };
 }
 
 /** Return the links, which are pairs of connected boxes of one level: {ofLevel: level → Map(key → index),
@@ -86,29 +106,4 @@ function layoutOfLevel(dagre, sizes, pairs) {
   }
   const routes = pairs.map(([a, b]) => graph.edge(String(a), String(b)).points.flatMap((p) => [p.x, p.y]));
   return { centres, routes, width, height };
-}
-
-/** Return the layout of the graph from the layouts of its levels. See arrange() for the arguments and the result. */
-function joinLevels({ edges, levels, contents, size, layouts, links }) {
-  const boxes = [], frames = new Map(), corner = new Map([[0, [0, 0]]]); // corner: level → [left, top] of its content
-  for (const level of [0, ...levels.map(([number]) => number)]) {
-    const [left, top] = corner.get(level), { centres } = layouts.get(level);
-    contents.get(level).forEach((name, k) => {
-      const [w, h] = size.get(name), x = left + centres[k][0] - w / 2, y = top + centres[k][1] - h / 2;
-      const number = Number(name.slice(1));
-      if (name[0] === "v") boxes[number] = [x, y, w, h];
-      else {
-        frames.set(number, [x, y, w, h]);
-        corner.set(number, [x + (w - layouts.get(number).width) / 2, y + PAD + TITLE]);
-      }
-    });
-  }
-  const routes = edges.map((_, k) => {
-    const [level, key, crossesFrame] = links.ofEdge[k], [left, top] = corner.get(level);
-    if (crossesFrame) return null;
-    const points = layouts.get(level).routes[links.ofLevel.get(level).get(key)];
-    return points.map((value, i) => value + (i % 2 ? top : left));
-  });
-  const { width, height } = layouts.get(0);
-  return { boxes, frames: levels.map(([number]) => frames.get(number)), routes, width, height };
 }

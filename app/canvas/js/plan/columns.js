@@ -1,4 +1,4 @@
-// Read the bytes that app/canvas/pack.py writes: numbers as typed arrays, texts and lists as JSON.
+// Read the bytes that app/canvas/component.py writes: numbers as typed arrays, texts and lists as JSON.
 
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
@@ -29,7 +29,7 @@ const rounded = (values) => (values instanceof BigUint64Array ? Float64Array.fro
 
 /** One plan. Its columns are numbers for drawing, rounded above 2^53; exact() returns a BigInt, for texts. */
 export class Columns {
-  /** `spec`: the part of one plan in the header, see pack.py; read(position) returns the array at a position.
+  /** `spec`: the part of one plan in the header, see component.py; read(position) returns the array at a position.
    *
    * Texts per row, {codes: a code per row, names: the text of each code}: role, dtype and, else null, category,
    * operator and module (the layer). Further fields that may be null: `events` (drawn step → step of the plan; null:
@@ -127,12 +127,5 @@ export class Columns {
   byBirth() {
     const { birth, size } = this;
     return (this.order ??= Uint32Array.from(birth.keys()).sort((a, b) => birth[a] - birth[b] || size[b] - size[a] || a - b));
-  }
-
-  /** Return the rows that use the slot of a row, in order of their use, without views. */
-  rowsInSlot(row) {
-    const { slot, arena, isView, generation, birth } = this;
-    const rows = [...slot.keys()].filter((i) => slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]);
-    return rows.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
   }
 }

@@ -21,7 +21,13 @@ const NAME_HEIGHT = 20;
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
-  const heightOf = (arena) => bandHeight(arena, view, other, reach), arenas = plan.arenas.filter((_, k) => shown[k]);
+  // The height of a band: the maximum of both plans' extents and, in a map, `reach` and capacity (see ifAtMost())
+  const heightOf = (arena) => {
+    const extent = Math.max(1, extentOf(arena, view));
+    const height = Math.max(extent, ifAtMost(3 * extent, extentInOther(other, arena.name, view)));
+    return view === "map" ? Math.max(height, reach, ifAtMost(2 * extent, arena.capacity)) : height;
+  };
+  const arenas = plan.arenas.filter((_, k) => shown[k]);
   const share = sideways ? 0 : NAME_HEIGHT / Math.max(1, pixels - NAME_HEIGHT);
   const sum = arenas.reduce((total, arena) => total + heightOf(arena), 0);
   const nameSpace = Math.min(0.25, Math.max(NAME_SHARE, share)) * sum, bands = [];
@@ -96,13 +102,6 @@ const extentInOther = (other, name, view) => extentOf(other?.arenas.find((arena)
 
 /** Return a size, or 0 if it exceeds a limit: a much larger scale would make the boxes too small. */
 const ifAtMost = (limit, size) => (size <= limit ? size : 0);
-
-/** Return a band's height: the maximum of both plans' extents and, in a map, `reach` and capacity (see ifAtMost()). */
-function bandHeight(arena, view, other, reach) {
-  const extent = Math.max(1, extentOf(arena, view));
-  const height = Math.max(extent, ifAtMost(3 * extent, extentInOther(other, arena.name, view)));
-  return view === "map" ? Math.max(height, reach, ifAtMost(2 * extent, arena.capacity)) : height;
-}
 
 const REACH = 3; // pixels
 

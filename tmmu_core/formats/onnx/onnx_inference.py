@@ -1,4 +1,10 @@
-"""Infer the output shapes of the nodes that open and close scopes (:mod:`.onnx_scopes`), which have no ONNX schema."""
+"""Infer what the onnx package does not infer: small constants, and the output shapes of the nodes of scopes.
+
+The results of nodes that compute small constants, such as shapes, axes and sizes, become initialisers. A ``Shape`` or
+``Size`` node is folded if the sizes that it reads are fixed. Any other standard operator is folded if it is not random,
+its operands are known and its results are small. The onnx package's reference evaluator computes them. The nodes that
+open and close scopes (:mod:`.onnx_scopes`) have no ONNX schema.
+"""
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,16 +15,102 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, with_nodes
+from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, TypedShape, TypedShapes, attribute_of, with_nodes
 from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch_results, carried_of, is_scope
 from tmmu_core.graph.model import Dim
+from tmmu_core.graph.operators import operator_of
 
-Values = Mapping[str, np.ndarray[Any, Any]]
+MAX_FOLDED_ELEMENTS = 1024  # maximum number of elements of a folded value
+
+Array = NDArray[Any]
+
+DYNAMIC = -(2**63)  # marks a dynamic size in a shape or a vector of sizes
+SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})  # copy elements of vectors
+SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # results not much larger than the operands
+Values = Mapping[str, Array]
 AnyShape = tuple[Any, Sequence[int | str | None]]  # element type or dtype, and dimensions
 InferredShapes = Iterator[tuple[str, TypedShape | None]]  # (value, its shape or ``None`` if that is unknown)
+
+
+def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProto | None:
+    """Return the model with the results of foldable nodes as initialisers; ``None`` without foldable nodes."""
+    shapes = {name: tuple([d if isinstance(d, int) else DYNAMIC for d in dims]) for name, (_, dims) in known.items()}
+    shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+    values = small_weights(model)
+    dynamic_values: set[str] = set()  # vectors with DYNAMIC: ``Shape`` writes them, ``SELECTIONS`` read and write them
+    nodes: list[onnx.NodeProto] = []
+    folded: dict[str, Array] = {}
+    opsets = list(model.opset_import)
+
+    def evaluated(node: onnx.NodeProto) -> dict[str, Array]:
+        """Return the results of a node by name; no results if they cannot be computed or are not small."""
+        operator = node.op_type
+        if node.domain or (operator_of(operator).is_random and operator not in VIEWS):  # Dropout is a view in inference
+            return {}
+        if operator in SHAPE_OPERATORS:
+            shape = shapes.get(node.input[0])
+            return {} if shape is None or (operator == "Size" and DYNAMIC in shape) else shape_result(node, shape)
+        result_shapes = [shapes.get(name, (DYNAMIC,)) for name in node.output if name]
+        is_small = all(DYNAMIC not in shape and prod(shape) <= MAX_FOLDED_ELEMENTS for shape in result_shapes)
+        copied = node.input if operator == "Concat" else node.input[:1]  # other operands are indices, axes or ends
+        may_be_dynamic = copied if operator in SELECTIONS else ()
+        operands = [name for name in node.input if name]
+        is_known = all(name in values and (name in may_be_dynamic or name not in dynamic_values) for name in operands)
+        results: dict[str, Array] = {}
+        if is_known and (is_small or operator in SMALL_RESULTS):
+            with suppress(Exception):  # any error of numpy
+                arrays = evaluate(node, {name: values[name] for name in operands}, opsets)
+                results = {name: np.asarray(array) for name, array in zip(node.output, arrays, strict=True) if name}
+        return results if all(array.size <= MAX_FOLDED_ELEMENTS for array in results.values()) else {}
+
+    for node in model.graph.node:
+        results = evaluated(node)
+        values |= results
+        reads_dynamic = node.op_type == "Shape" or not dynamic_values.isdisjoint(node.input)
+        if reads_dynamic and any(DYNAMIC in array for array in results.values()):
+            dynamic_values |= results.keys()
+        elif results:
+            folded |= results
+            continue
+        nodes.append(node)
+    if not folded:
+        return None
+    folded_model = with_nodes(model, nodes)
+    folded_model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in folded.items())
+    return folded_model
+
+
+def small_weights(model: onnx.ModelProto) -> dict[str, Array]:
+    """Return name → value of the initialisers that are small and not in external files."""
+    values = {}
+    for weight in model.graph.initializer:
+        if prod(weight.dims) <= MAX_FOLDED_ELEMENTS and weight.data_location != TensorProto.EXTERNAL:
+            with suppress(TypeError, ValueError):  # it has no type, or its shape needs more bytes than it has
+                values[weight.name] = numpy_helper.to_array(weight)
+    return values
+
+
+def shape_result(node: onnx.NodeProto, shape: tuple[int, ...]) -> dict[str, Array]:
+    """Return the result of a ``Shape`` or ``Size`` node by name, from the shape of its operand."""
+    attributes = {attribute.name: attribute.i for attribute in node.attribute}
+    dims = shape[attributes.get("start", 0) : attributes.get("end")]
+    return {node.output[0]: np.array(prod(shape) if node.op_type == "Size" else dims, np.int64)}
+
+
+def evaluate(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
+    """Return the results of one node, ``None`` for omitted outputs. Raises any error of the evaluator or numpy."""
+    from onnx.reference import ReferenceEvaluator  # slow to import
+
+    element_of = helper.np_dtype_to_tensor_dtype
+    inputs = [helper.make_tensor_value_info(name, element_of(a.dtype), a.shape) for name, a in operands.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "one", inputs, outputs)
+    values = iter(ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, operands))
+    return [next(values) if name else None for name in node.output]
 
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:
@@ -183,11 +275,16 @@ def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str],
     """
     always_equal = True
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
-        for first, second, problem in _sharing_pairs(node):
+        is_branch = is_scope(node, "If.close")
+        pairs, problem = branch_results(node) if is_branch else [], "its branches have results of different sizes"
+        if is_scope(node, "Loop.close", "Scan.close"):
+            carried = carried_of(node)
+            pairs = list(zip(carried.states, carried.results, strict=True))
+            problem = "its state changes its shape or dtype from one iteration to the next"
+        for first, second in pairs:
             if not all(name in shape and name in dtype for name in (first, second)):
                 continue
             a, b = ((dtype[name], shape[name]) for name in (first, second))
-            is_branch = is_scope(node, "If.close")
             if a == b or (is_branch and equal_sizes(a, b)):
                 continue
             always_equal = False
@@ -200,14 +297,3 @@ def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str],
             hint = "Give both values the same shape, with padding, or simplify the model."
             raise InvalidIrShapes(what, hint=hint, reason="scope_shape", tensor=second, node_id=origin.scope)
     return always_equal
-
-
-def _sharing_pairs(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
-    """Yield pairs of values that share a buffer, each with the error for different sizes."""
-    if is_scope(node, "If.close"):
-        for then, otherwise in branch_results(node):
-            yield then, otherwise, "its branches have results of different sizes"
-    if is_scope(node, "Loop.close", "Scan.close"):
-        carried = carried_of(node)
-        for state, result in zip(carried.states, carried.results, strict=True):
-            yield state, result, "its state changes its shape or dtype from one iteration to the next"

@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.canvas.pack import Origin, Packed, drawn_plan, pack_plan
-from app.canvas.script import PLAN
-from app.kit import arena_focus, controls
-from app.kit.tensor import tensor_card
+from app.canvas.component import PLAN, Origin, Packed, drawn_plan, pack_plan
+from app.kit import arena_focus, controls, tensor_card
 from app.session import state
 from app.session.plan_rows import operators, origins, phases
 from app.session.planning import Shown

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 from pandas.api.types import is_numeric_dtype
 
-from app.canvas.pack import matches
-from app.kit.tensor.tensor_card import layer_of
+from app.canvas.component import matches
+from app.kit.tensor_card import layer_of
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins
 from app.session.planning import Shown
@@ -17,7 +17,7 @@ from app.session.work.jobs import memoized
 from app.texts import markup, numbers, tensor_text
 from app.texts.markup import define
 from tmmu_core.base.escaping import for_cell, natural_key
-from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
+from tmmu_core.graph.checks import SHAPE_SOURCES
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.plan_notes import residences
@@ -28,16 +28,11 @@ HEIGHT = 330  # pixels
 TITLES = {"hex": "offset (hex)"} | {n: f"{n} (B)" for n in ("size", "padded", "offset", "saved", "transferred")}
 WIDTHS: dict[str, Any] = {"tensor": "medium", "change": 230, "operator": 130, "details": "large"}
 WITHOUT_SEPARATORS = ("step", "slot", "order in slot")  # number columns without thousands separators
-Cell = tuple[int, str]  # row number and column name
+Cell = tuple[int, str] | None  # row number and column name; ``None``: no cell
 
 
 def clickable_table(
-    frame: pd.DataFrame,
-    key: str,
-    selected: Cell | None,
-    on_click: Callable[[Cell | None], None],
-    *,
-    height: int = HEIGHT,
+    frame: pd.DataFrame, key: str, selected: Cell, on_click: Callable[[Cell], None], *, height: int = HEIGHT
 ) -> None:
     """Draw a table with clickable cells. ``on_click`` receives the clicked cell, or ``None`` without a selection."""
 
@@ -68,13 +63,9 @@ def column_config(frame: pd.DataFrame) -> dict[str, Any]:
 
 def show_table(frame: pd.DataFrame, **options: Any) -> None:
     """Draw a table. Texts that a spreadsheet would read as formulas get an apostrophe, except ``@inputs``."""
-
-    def escape(cell: object) -> object:
-        return for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell
-
     escaped = frame.copy()
     for name in frame.select_dtypes(exclude="number"):
-        escaped[name] = frame[name].map(escape)
+        escaped[name] = [for_cell(c) if isinstance(c, str) and c != INPUTS_STEP else c for c in frame[name]]
     st.dataframe(escaped, row_height=28, hide_index=True, **options)
 
 
@@ -211,7 +202,7 @@ def selectable_table(frame: pd.DataFrame, key: str, selected: str, *, height: in
     """Draw a table with a column ``tensor``. A click selects the row's tensor or, in the column "view of", its base."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
-    def select(cell: Cell | None) -> None:
+    def select(cell: Cell) -> None:
         name = ""
         if cell is not None:
             row, column = cell

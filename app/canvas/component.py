@@ -1,6 +1,6 @@
-"""Pack a plan into bytes for the canvas: little-endian columns, and lists as JSON.
+"""The canvas component in Python: a plan as bytes for the browser, and the JavaScript modules as one script.
 
-Layout of the bytes (every array starts at a multiple of 8)::
+Layout of the bytes of a plan (little-endian, every array starts at a multiple of 8)::
 
     u64     length of the header in bytes
     header  JSON, UTF-8, padded with spaces
@@ -8,12 +8,19 @@ Layout of the bytes (every array starts at a multiple of 8)::
 
 A column of integers has the narrowest type of u1, u2, u4 and u8 that fits, so that a million boxes take about 20 MB
 plus their names. An array of the type "json" is a JSON list; its count is in bytes.
+
+In the script for the explorer, the report and the plan viewer, each module below ``js/`` is the body of a function, so
+that the script works inline, without loading files. File names of modules must be unique across folders.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -224,3 +231,65 @@ def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int6
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
+MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
+"""Global variable → the main module, whose exports are the value of the variable."""
+PALETTE = "palette.js"  # generated module: the constants of app.texts.palette
+WORKER = "worker.js"  # generated module: the script of the layout worker as a string
+WORKER_MODULE = "layout.js"  # the module of the layout worker; it runs after the layout library
+LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)
+_EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
+
+
+@cache
+def canvas_script(variable: str = PLAN) -> str:
+    """Return JavaScript that sets a global variable of :data:`MAIN_MODULES` if it is not defined."""
+    module = MAIN_MODULES[variable]
+    parts = []  # a constant per module with its exports; imports become reads of constants
+    for name, text in ordered(sources(), module):
+        exported = [*_EXPORT.findall(text)]
+        for names in _EXPORT_LIST.findall(text):
+            exported += [part.strip() for part in names.split(",") if part.strip()]
+        body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = {_variable(match[2])};\n", text)
+        body = _EXPORT_LIST.sub("", _EXPORT.sub("", body))
+        parts.append(f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();")
+    body = "\n".join(parts)
+    return f'globalThis.{variable} ??= (() => {{\n"use strict";\n{body}\nreturn {_variable(module)};\n}})();\n'
+
+
+def sources() -> dict[str, str]:
+    """Return file name → text of each module, including the generated modules of the palette and of the worker."""
+    paths = Path(str(files(__package__) / "js")).rglob("*.js")
+    texts = {path.name: path.read_text(encoding="utf-8") for path in paths}
+    worker = f"{library()}\n{_EXPORT.sub('', texts[WORKER_MODULE])}"
+    colours = {name: value for name, value in vars(palette).items() if name.isupper()}
+    constants = [f"export const {name} = {json.dumps(value)};\n" for name, value in colours.items()]
+    return {**texts, PALETTE: "".join(constants), WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
+
+
+def library() -> str:
+    """Return the script of the layout library."""
+    return (files(__package__) / "vendor" / LIBRARY).read_text(encoding="utf-8")
+
+
+def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
+    """Return ``(name, text)`` of ``module`` and of its direct and indirect imports, each module after its imports."""
+    ordered_modules: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name not in ordered_modules:
+            for _, imported in _IMPORT.findall(modules[name]):
+                add(imported)
+            ordered_modules[name] = modules[name]
+
+    add(module)
+    return list(ordered_modules.items())
+
+
+def _variable(module: str) -> str:
+    return f"in_{module.removesuffix('.js')}"

@@ -1,7 +1,7 @@
 """Draw a running job (title, progress, best result so far and stop button), or the error card of a failed job."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -15,7 +15,6 @@ from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.plans.analysis.plan_notes import SearchPoint
 
 T = TypeVar("T")
 Cancel = Callable[[Job[Any]], None]  # callback of a stop button
@@ -46,7 +45,19 @@ def progress(job: Job[Any], title: str, *, follow: bool = False, cancel: Cancel 
             label = "Stop and keep the best plan" if job.what in ("planning", "making it fit") else "Stop"
             label = "Stopping …" if job.stopped_for else label
             st.button(label, key="stop-job", on_click=cancel or Job.stop, args=(job,), disabled=bool(job.stopped_for))
-        _best_so_far([found for found in job.found if isinstance(found, tuple)], job.done)
+        improvements = [found for found in job.found if isinstance(found, tuple)]
+        if not improvements:
+            return
+        arena, last = improvements[-1]
+        size, bound = numbers.short_bytes(last.extent), numbers.short_bytes(last.bound)
+        gap = numbers.over_bound(last.extent - last.bound, last.bound)
+        best = f"<b>{markup.esc(arena)} {size}</b>, lower bound {bound}, gap {gap}"
+        st.html(f'<div class="tm" id="best-so-far">Best so far: {best}</div>')
+        points = tuple(point for name, point in improvements if name == arena)
+        if len(points) > 1:
+            # A changed chart flickers: change it only when the first digit of the number of nodes changes.
+            unit = 10 ** (len(str(job.done)) - 1)
+            draw_chart(search_chart(points, job.done // unit * unit, height=150), "course-so-far")
 
     watch()
 
@@ -71,18 +82,3 @@ def restart_button(job: Job[Any]) -> None:
     """Draw a button that starts a job again if its task did not finish."""
     if isinstance(job.error, TaskNotFinished):
         st.button("Start again", key=f"restart.{hash(job.key)}", on_click=job_table().forget, args=(job.key,))
-
-
-def _best_so_far(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None:
-    if not improvements:
-        return
-    arena, last = improvements[-1]
-    size, bound = numbers.short_bytes(last.extent), numbers.short_bytes(last.bound)
-    gap = numbers.over_bound(last.extent - last.bound, last.bound)
-    text = f"<b>{markup.esc(arena)} {size}</b>, lower bound {bound}, gap {gap}"
-    st.html(f'<div class="tm" id="best-so-far">Best so far: {text}</div>')
-    points = tuple(point for name, point in improvements if name == arena)
-    if len(points) > 1:
-        # A changed chart flickers: change it only when the first digit of the number of nodes changes.
-        unit = 10 ** (len(str(nodes)) - 1)
-        draw_chart(search_chart(points, nodes // unit * unit, height=150), "course-so-far")

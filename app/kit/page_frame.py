@@ -5,9 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.kit import arena_focus, controls
-from app.kit.frame import long_work, toolbar
-from app.kit.tensor import tensor_table
+from app.kit import arena_focus, controls, long_work, tensor_table, toolbar
 from app.session import opening, planning, state
 from app.session.opening import Opened
 from app.session.planning import Shown
@@ -16,7 +14,7 @@ from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.graph.assumed_sizes import assumed_at
+from tmmu_core.graph.checks import assumed_at
 from tmmu_core.graph.model import ARENA_OF_ROLE
 from tmmu_core.judge.finding import Finding
 from tmmu_core.planners import PLANNERS
@@ -52,7 +50,17 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
         shown = job.result()
         repeatable = choice_of_stopped_search(job, choice)
     except TmmuError as error:
-        return _failed(error, job, choice, opened)
+        _draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
+        if opening.lacks_arenas(error) and opened.graph is not None:
+            names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
+            names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
+            declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
+            hint = "Declare these arenas, without limits and with default settings. Change them under Advanced, Arenas."
+            controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=hint)
+        long_work.restart_button(job)
+        shown = _substitute(choice)
+        _headline(shown)
+        return shown
     if repeatable is not None:  # a link with the node limit reproduces the plan of the stopped search
         state.choose(planner=repeatable.planner, options=repeatable.options, step=choice.step)
         st.rerun()
@@ -64,8 +72,8 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     session = state.session()
     if session.has_unchecked_link:
         session.has_unchecked_link = False
-        if names := remove_missing_items(state.choice(), shown):
-            session.notice = f"The link selects {' and '.join(names)}, which this plan does not have."
+        if missing := remove_missing_items(state.choice(), shown):
+            session.notice = f"The link selects {' and '.join(missing)}, which this plan does not have."
     if session.notice:
         controls.notice("aside", markup.esc(session.notice), "notice", css="tm soft")
     _headline(shown)
@@ -122,20 +130,6 @@ def _progress(job: Job[Any], title: str, shows_last_plan: bool, cancel: long_wor
     st.stop()
 
 
-def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -> Shown:
-    _draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
-    if opening.lacks_arenas(error) and opened.graph is not None:
-        names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
-        names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
-        declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
-        hint = "Declare these arenas, without limits and with default settings. Change them under Advanced, Arenas."
-        controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=hint)
-    long_work.restart_button(job)
-    shown = _substitute(choice)
-    _headline(shown)
-    return shown
-
-
 def _substitute(choice: Choice) -> Shown:
     """Return the last valid plan of the file, else a plan with default settings. Draw a note about it."""
     valid, what = state.session().last_valid, "the last valid plan"
@@ -161,36 +155,33 @@ def choice_of_stopped_search(job: Job[Shown], choice: Choice) -> Choice | None:
 
 
 def _headline(shown: Shown) -> None:
-    is_over, budget = bool(over_limits(shown.plan, shown.choice.budget)), shown.choice.budget
+    plan, choice, budget, page = shown.plan, shown.choice, shown.choice.budget, state.session().page
+    is_over = bool(over_limits(plan, budget))
     key = ("headline", shown.key, budget)
     explained = job_table().cache.get_or_make(key, lambda: explain_peak(shown.plan, budget, name_of(shown)))
     with controls.row("headline"):
         st.html(markup.headline(explained.headline, explained.reason, mark=mark(shown), bad=is_over))
-        if shown.opened.plan is None:
-            _actions(shown, is_over)
+        if shown.opened.plan is not None:
+            return
+        best = planning.best_plan_changes(choice)
+        is_best = choice.planner == best["planner"] and choice.options == best["options"]
+        is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto ignores the penalties
+        if any(arena.open_bytes for arena in plan.arenas) and not is_best:
+            kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
+            hint = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
+            controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=hint)
+        if is_over and shown.opened.graph is not None and page != "fix":
+            hint = "Search for changes of the graph or the plan that save memory."
+            st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=hint)
+        is_limited = choice.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
+        if is_limited and not is_over and page != "export":
+            st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
 
 
 def name_of(shown: Shown) -> str:
     """Return the name of the plan for titles: the name of the graph, and the rank for the plan of a rank."""
     rank = f", rank {shown.choice.rank:,} of {shown.plan.world_size:,}" if shown.choice.shard_spec is not None else ""
     return f"{shown.opened.name}{rank}"
-
-
-def _actions(shown: Shown, is_over: bool) -> None:
-    plan, choice, page = shown.plan, shown.choice, state.session().page
-    best = planning.best_plan_changes(choice)
-    is_best = choice.planner == best["planner"] and choice.options == best["options"]
-    is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto ignores the penalties
-    if any(arena.open_bytes for arena in plan.arenas) and not is_best:
-        kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
-        hint = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
-        controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=hint)
-    if is_over and shown.opened.graph is not None and page != "fix":
-        hint = "Search for changes of the graph or the plan that save memory."
-        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=hint)
-    is_limited = choice.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
-    if is_limited and not is_over and page != "export":
-        st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
 
 
 def _notes(shown: Shown) -> None:

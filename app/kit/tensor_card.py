@@ -1,8 +1,4 @@
-"""Cards and marks of tensors.
-
-The selected tensor has cards about its facts, why it has its offset, another offset for it, and the replay. The drawing
-marks the buffers that prove a lower bound (witness), a layer, or long idle buffers.
-"""
+"""Cards of the selected tensor (facts, reason of its offset, another offset, replay), and marks in the drawing."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +6,9 @@ from typing import Any
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.session import plan_rows, shown_graph, state
+from app.session import plan_rows, state
 from app.session.planning import Shown
+from app.session.view_state import AROUND
 from app.texts import markup, numbers, tensor_text, totals_text
 from tmmu_core.base.escaping import for_markdown, natural_key
 from tmmu_core.plans.analysis.why_offset import OffsetEffect, explain_offset, offset_effect, on_grid
@@ -113,7 +110,7 @@ def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool =
             st.switch_page("pages/plan/page.py")
         has_button = shown.solution is not None and not on_graph_page
         if has_button and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
-            state.choose(graph_part=shown_graph.AROUND)
+            state.choose(graph_part=AROUND)
             st.switch_page("pages/graph/page.py")
     order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
     controls.linked_html(tensor_text.why_offset(plan, explain_offset(plan, name, order.storages), order))

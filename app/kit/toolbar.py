@@ -16,8 +16,7 @@ from app.texts import markup, numbers
 from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.open_file import READERS
-from tmmu_core.graph.assumed_sizes import size_range
-from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.checks import resolve_dims, size_range
 from tmmu_core.graph.model import Arena
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS
@@ -133,8 +132,22 @@ EXAMPLES = {
 
 def draw_advanced(choice: Choice, opened: Opened) -> None:
     """Draw the options of the planner, and the settings of arenas and dimensions."""
-    if choice.planner in PLANNERS and (options := dict(PLANNERS[choice.planner].options)):
-        _planner_options(choice, options)
+    if choice.planner in PLANNERS and (defaults := dict(PLANNERS[choice.planner].options)):
+        options = choice.options
+        st.html(markup.heading(f"Options of {choice.planner}"))
+        if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
+
+            def set_board(name: str) -> None:
+                if name in BOARDS:
+                    state.choose(options={**state.choice().options, **options_of(name)})
+
+            board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
+            hint = "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
+            st.selectbox("Board", (NO_BOARD, *BOARDS), help=hint, **state.bind("board", board, set_board))
+        for name, default in defaults.items():
+            _option(name, default, options.get(name, default))
+        if options:
+            controls.button("Restore defaults", "no-options", {"options": {}}, kind="secondary")
     st.html(markup.heading("Arenas"))
     default = f"default ({opened.graph.alignment or Arena().alignment_bytes} B)" if opened.graph else "default"
     hint = "Alignment of every offset, a power of two, such as 64."
@@ -149,12 +162,12 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
     _size_setting("Page size", "page_size", choice.page_size, "none", "Arena sizes are multiples of this size.")
     hint = "Limit of the sum of all arena sizes. Unlike under the memory limit, arenas share no bytes."
     _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", hint)
-    defaults = resolve_dims(opened.graph, None)
+    default_sizes = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
-        allowed, size = size_range(opened.graph, name), choice.dims.get(name, defaults[name])
+        allowed, size = size_range(opened.graph, name), choice.dims.get(name, default_sizes[name])
         label = f"Dimension {for_markdown(name)} ({allowed.min:,} … {allowed.max:,})"
         low, high, value = (min(number, controls.MOST_NUMBER) for number in (allowed.min, allowed.max, size))
-        changed = partial(controls.choose_size, name, default=defaults[name])
+        changed = partial(controls.choose_size, name, default=default_sizes[name])
         st.number_input(label, low, high, **state.bind(f"dim.{name}", value, changed))
 
 
@@ -163,24 +176,6 @@ def _size_setting(label: str, field: str, size: int | None, if_empty: str, hint:
     widget = controls.text_widget(field, field, parse_bytes, text, f"{label} not changed")
     hint += f" Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}."
     st.text_input(label, placeholder=if_empty, help=hint, **widget)
-
-
-def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
-    options = choice.options
-    st.html(markup.heading(f"Options of {choice.planner}"))
-    if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
-
-        def set_board(name: str) -> None:
-            if name in BOARDS:
-                state.choose(options={**state.choice().options, **options_of(name)})
-
-        board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
-        hint = "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
-        st.selectbox("Board", (NO_BOARD, *BOARDS), help=hint, **state.bind("board", board, set_board))
-    for name, default in defaults.items():
-        _option(name, default, options.get(name, default))
-    if options:
-        controls.button("Restore defaults", "no-options", {"options": {}}, kind="secondary")
 
 
 def _option(name: str, default: Any, value: Any) -> None:

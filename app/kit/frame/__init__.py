@@ -1,1 +1,0 @@
-"""The frame around every page: toolbar, file list, settings, error cards."""
