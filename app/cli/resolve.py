@@ -32,7 +32,6 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.runs import PREFIX
 
 if TYPE_CHECKING:
-    from tmmu_core.formats.xla.xla_dump import Module
     from tmmu_core.store.store import Store
 
 MAX_FINDINGS = 5  # maximum number of findings that commands other than tmmu verify print
@@ -112,7 +111,7 @@ def input_of(name: str) -> tuple[bytes, str]:
 
         if (unplannable_format := signatures.recognised_folder(Path(name))) is not None:
             raise unplannable_format.refusal(source=name)
-        name = str(Path(name) / xla_dump.only_module(modules_in(Path(name)), name).files[0])
+        name = str(Path(name) / xla_dump.only_module(modules_in(Path(name)), name))
     data = read_input(name)
     if name.endswith(".txt"):
         from tmmu_core.formats.xla import xla_dump
@@ -123,8 +122,8 @@ def input_of(name: str) -> tuple[bytes, str]:
     return data, "standard input" if name == STREAM else name
 
 
-def modules_in(folder: Path) -> tuple[Module, ...]:
-    """Return the modules of an XLA dump in a folder, largest first. Raises ``UnreadableInput``."""
+def modules_in(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Return module → files of an XLA dump in a folder, largest first. Raises ``UnreadableInput``."""
     from tmmu_core.formats.xla import xla_dump
 
     try:

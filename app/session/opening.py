@@ -174,7 +174,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
     if snapshots := snapshot_files(path):
         return [(file.name, read_whole(file)) for _, file in snapshots]
     modules = xla_dump.modules(xla_dump.sizes_in(path))
-    return [xla_dump.joined_files(module, lambda name: read_whole(path / name)) for module in modules]
+    return [(f"{name}.txt", b"\n".join(read_whole(path / file) for file in modules[name])) for name in modules]
 
 
 def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opened:

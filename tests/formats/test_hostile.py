@@ -109,6 +109,6 @@ def test_values_that_are_nested_too_deeply_for_their_reader_are_rejected() -> No
     nested: Any = []
     for _ in range(5000):  # the JSON decoders of later versions of Python create such values
         nested = [nested]
-    reader = Reader("notes", "notes", "plan", (), ".planfile.plan_builder:check_plain")
+    reader = Reader("notes", "notes", "plan", (), ".planfile.plan_document:check_plain")
     with pytest.raises(UnreadableInput, match="nested too deeply"):
         reader.read(nested, "$")

@@ -35,7 +35,7 @@ def test_file_that_disappears_is_skipped(dump: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "scandir", and_one_goes)
     assert xla_dump.sizes_in(dump) == {name: len(name) for name in NAMES[:2]}
-    assert [module.name for module in resolve.modules_in(dump)] == [MODULE]
+    assert [*resolve.modules_in(dump)] == [MODULE]
     assert [name for name, _ in opening.files_at(dump)] == [f"{MODULE}.txt"]
 
 

@@ -1,4 +1,4 @@
-"""Define the document of a plan file (contract §9): its keys, its values for a plan, and its content hash.
+"""Define the document of a plan file (contract §9), write it for a plan, and build a plan from it.
 
 Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
 ``notes``, ``constraints`` (contract §12, "Reuse costs"); per tensor ``category`` (§12, "Snapshots"); per arena
@@ -6,24 +6,37 @@ Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inp
 ``witness_step``, ``reuse_cost``, ``reuse_cost_lower_bound`` and ``reuse_cost_witness``. JSON may have ``warnings`` and
 ``better_planner`` (:func:`.plan_file.to_json`). Unknown keys are ignored on reading.
 
-The content hash detects an edit of a file::
+:func:`build` checks the type and range of every field; the verifier checks the plan that results. In a file of the
+first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows. Its peaks omit the
+source of a hand-off at the hand-off's step, so they are recomputed. Unknown metrics and notes are kept.
+
+The content hash detects an edit of a file. If it does not match, the plan gets a note (decision 6)::
 
     tensors_hash = SHA-256(canonical CBOR of [[row by tensor id bytes, …], [[step, from, to, taken], …]])
     content_hash = H([head without null values and without NOT_HASHED keys, tensors_hash as hexadecimal digits])
 """
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Annotated, Any, Literal
 
 import cbor2
 import msgspec
+import numpy as np
 
+from tmmu_core.base import limits, strict
 from tmmu_core.base.cbor import H, NotCanonical
-from tmmu_core.base.strict import register_types
+from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.graph.native import document
+from tmmu_core.planners import PLANNERS
 from tmmu_core.plans import model
-from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import ArenaSummary, Constraints, Count, Count63, Plan, TensorRow
+from tmmu_core.plans.canonical import is_token
+from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
+from tmmu_core.plans.figures.metrics import renewed_metrics, written_metrics
+from tmmu_core.plans.model import ArenaSummary, Constraints, Count, Count63, Places, Plan, TensorRow
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # the last three are covered by other hashes
 
@@ -34,6 +47,27 @@ DIGESTS = (
     *("tmmu_plan_hash", "layout_hash"),
 )
 """Keys of the head that are bytes in a plan and hexadecimal digits in the document."""
+
+PLAN_AGAIN = "Plan again."
+SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
+"""Figures whose sums over all arenas must fit into 64 bits."""
+
+NUMBERS: dict[str, Any] = dict.fromkeys(("logical_slot", "birth", "death", "generation"), np.int64)
+NUMBERS |= dict.fromkeys(("offset_bytes", "size_bytes", "alignment"), np.uint64)
+"""Field of a row that is a number → the type of its column."""
+
+Ratio = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
+
+_COUNTS = ("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes", "committed_bytes")
+_KIND_OF: dict[Any, tuple[str, ...]] = {
+    Count: (*_COUNTS, "activation_bytes_retained", "activation_bytes"),
+    Count63: ("allocation_failures", "allocation_time_ns"),
+    Ratio: ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"),
+    dict[str, Count]: ("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"),
+}
+"""Type → metrics of this type (``metrics.plan_metrics``)."""
+_FIELDS = [(name, kind | msgspec.UnsetType, msgspec.UNSET) for kind, names in _KIND_OF.items() for name in names]
+_Metrics = msgspec.defstruct("_Metrics", _FIELDS)
 
 
 class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
@@ -82,7 +116,36 @@ class PlanDocument(HeadDocument):
     tensors: tuple[TensorRow, ...] = ()
 
 
-register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocument, PlanDocument)
+class _Spill(msgspec.Struct):
+    storage: str
+    reason: str
+
+
+class _Note(msgspec.Struct):
+    """Note of a planner on an arena, or on hashed addresses."""
+
+    picked: str = ""
+    why: str = ""
+    order: str = ""
+    fit: str = ""
+    start: str = ""
+    sharing_pairs: Count = 0
+    saved_bytes: Count = 0
+    course: list[tuple[Count, Count, Count]] = []
+    memory: str = ""
+    role: Literal["scratch", "persistent", "constant"] | msgspec.UnsetType = msgspec.UNSET
+    source_memory: str = ""
+    origin: Count | None = None
+    said_by: dict[str, list[str]] = {}
+    spills: list[_Spill] = []
+    alignment: Annotated[int, msgspec.Meta(ge=1)] = 1
+    kind: str = ""
+    bits: int = 0
+
+
+_REQUIRED = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))
+"""A note that has the first key must have the others."""
+strict.register_types(_Metrics, _Note, HeadDocument, PlanDocument)  # with the types of their fields
 
 
 def head_document(plan: Plan) -> dict[str, Any]:
@@ -133,3 +196,158 @@ def tensors_hash(plan: Plan) -> str:
 def row_documents(plan: Plan) -> list[dict[str, Any]]:
     """Return a plan's rows as they are written, by tensor id bytes."""
     return [dict(zip(plan.columns(), values, strict=True)) for values in plan.row_values()]
+
+
+def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
+    """Return the plan of a head and rows in any order. Raises ``UnreadableInput`` for a wrong value, with its place."""
+    document.check_version(head.schema or "none", model.PLAN_SCHEMA)
+    names = sorted(head.arenas)
+    if len(names) > limits.ceiling(limits.ARENAS):  # each is compared with all rows
+        raise limits.limit_error(limits.ARENAS, "the plan")
+    columns = _columns(rows, {name: k for k, name in enumerate(names)})
+    places, own_arenas, reason = _places_of(head, columns)
+    for name in names:
+        for field, value in vars(head.arenas[name]).items():
+            if isinstance(value, int) and value < 0 and field != "witness_step":  # −1: no step
+                raise UnreadableInput(f"{value} is negative.", PLAN_AGAIN, place=f"$.arenas.{name}.{field}")
+    arenas = tuple([replace(head.arenas[name], name=name) for name in names])
+    for field in ("metrics", "notes", "planner_options"):
+        check_plain(getattr(head, field), f"$.{field}")
+    try:
+        msgspec.convert(head.metrics, _Metrics)
+    except msgspec.ValidationError as error:
+        what, path = strict.wrong_field(error)
+        place = f"$.metrics{path[1:].partition('[')[0]}"
+        raise UnreadableInput(f"invalid metric: {what}.", PLAN_AGAIN, place=place) from error
+    for field in SUMMED:
+        if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
+            raise UnreadableInput(f"the sum of all {field} is over 2^64 − 1.", place="$.arenas", hint=PLAN_AGAIN)
+    for name, note in head.notes.items():
+        try:
+            msgspec.convert(note, str | _Note)
+            missing = [key for first, *others in _REQUIRED for key in others if first in note and key not in note]
+            if isinstance(note, dict) and missing:
+                raise msgspec.ValidationError(f"{missing[0]} is missing")
+        except msgspec.ValidationError as error:
+            what, path = strict.wrong_field(error)
+            raise UnreadableInput(f"invalid note: {what}.", PLAN_AGAIN, place=f"$.notes.{name}{path[1:]}") from error
+    copied = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics", "rank", "world_size", "steps")
+    has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
+    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
+    fields: dict[str, Any] = {name: getattr(head, name) for name in copied}
+    fields |= {name: _digest(getattr(head, name), name) for name in DIGESTS}
+    plan = Plan(
+        **fields,
+        has_inputs_step=has_inputs_step if head.has_inputs_step is None else head.has_inputs_step,
+        execution_order=head.execution_order,
+        handoffs=tuple([(h.step, h.source, h.to) for h in head.handoffs]),
+        taken=tuple(flags) if len(flags) == len(head.handoffs) else (),  # empty: computed from the rows
+        places=places,
+        own_arenas=own_arenas,
+        arenas=arenas,
+        **columns,
+        storage=model.group_numbers(columns["arena"], columns["logical_slot"], columns["generation"])[0],
+        notes=head.notes,
+        constraints=None if head.constraints is msgspec.UNSET else head.constraints,
+    )
+    notes = plan.notes | ({model.PLACES_DERIVED: reason} if reason else {})
+    return _with_current_figures(replace(plan, notes=notes))
+
+
+def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dict[str, Any]:
+    by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
+    before = None
+    for i in by_id:
+        name, arena, place = rows[i].tensor_id, rows[i].arena, f"$.tensors[{i}]"
+        if name == before:
+            raise UnreadableInput(f"the tensor {name!r} has two rows.", PLAN_AGAIN, place=f"{place}.tensor_id")
+        if arena not in arena_numbers:
+            what = f"the tensor {name!r} is in the arena {arena!r}, which is not in the plan."
+            raise UnreadableInput(what, f"Arenas: {', '.join(arena_numbers) or 'none'}.", place=f"{place}.arena")
+        before = name
+    columns: dict[str, Any] = {}
+    for field, name in model.COLUMN_OF.items():
+        values = [getattr(rows[i], field) for i in by_id]
+        columns[name] = np.array(values, NUMBERS[field]) if field in NUMBERS else tuple(values)
+    columns["arena"] = np.array([arena_numbers[name] for name in columns["arena"]], np.int32)
+    categories = columns["categories"]
+    columns["categories"] = tuple([category or "other" for category in categories]) if any(categories) else ()
+    return columns
+
+
+def from_head(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
+    """Return the plan of :func:`build`, with a note if the content hash of the document is missing or wrong."""
+    plan = build(head, rows)
+    return with_hash_checked(plan, head.content_hash, head_document(plan)["content_hash"])
+
+
+def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> Plan:
+    """Return ``plan`` with a note if the content hash in its file is missing or differs from the computed one."""
+    if stored is None:
+        return replace(plan, notes={**plan.notes, model.NO_CONTENT_HASH: "it has no content hash"})
+    if stored == computed != "":
+        return plan
+    return replace(plan, notes={**plan.notes, model.CHANGED: "its content hash does not match its content"})
+
+
+def _places_of(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
+    """Return ``(places, own_arenas, reason)``. ``reason``: how ``places`` was derived; empty if the file has them."""
+    entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
+    own_arenas = False
+    if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
+        places, reason = "sparse", "its addresses are hashed"
+    elif entry is not None:
+        own_arenas, reason = entry.defines_arenas, f"{head.planner} does so"
+        places = "slots" if entry.has_slots else "bytes"
+    elif (columns["generation"] > 0).any():
+        places, reason = "slots", "a slot has several storages"
+    else:
+        places, reason = "bytes", "no slot has several storages"
+    if head.places is not None:
+        places, reason, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
+    if places not in model.PLACES:
+        hint = f"It is one of: {', '.join(model.PLACES)}."
+        raise UnreadableInput(f'unknown value of "places": {places!r}.', place="$.places", hint=hint)
+    return places, own_arenas, reason
+
+
+def _with_current_figures(plan: Plan) -> Plan:
+    """Recompute the figures of a first-version plan; keep a wrong figure, because the verifier reports it."""
+    if "totals" in plan.metrics or not len(plan):
+        return plan
+    first_version = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))
+    current, steps = storages_of(plan), plan.end
+    arenas = []
+    for number, arena in enumerate(plan.arenas):
+        rows = first_version.arena == number
+        old, new = (peak_and_count(s.birth[rows], s.death[rows], s.size[rows], steps) for s in (first_version, current))
+        if (arena.peak_live_bytes, arena.max_live) == old:
+            arena = replace(arena, peak_live_bytes=new[0], max_live=new[1])
+        if arena.lower_bound_bytes is None:
+            arena = replace(arena, lower_bound_bytes=min(old[0], arena.extent_bytes))
+        arenas.append(replace(arena, storages=arena.storages or int(rows.sum())))
+    renewed = replace(plan, arenas=tuple(arenas))
+    return replace(renewed, metrics=renewed_metrics(plan, renewed))
+
+
+def _digest(text: str, field: str) -> bytes:
+    with contextlib.suppress(ValueError):
+        digest = bytes.fromhex(text)
+        if is_token(digest, of_draft=field == "replay_token"):
+            return digest
+    what = f"{field} is {strict.shown(text)}, not 64 hexadecimal digits."
+    raise UnreadableInput(what, PLAN_AGAIN, place=f"$.{field}")
+
+
+def check_plain(value: Any, place: str) -> None:
+    """Raise ``UnreadableInput`` for keys and values that CBOR can have and JSON cannot."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise UnreadableInput(f"the key {strict.shown(key)} is not text.", PLAN_AGAIN, place=place)
+            check_plain(inner, f"{place}.{key}")
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            check_plain(inner, f"{place}[{k}]")
+    elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not isfinite(value)):
+        raise UnreadableInput(f"{strict.shown(value)} is neither text nor a finite number.", PLAN_AGAIN, place=place)

@@ -1,7 +1,7 @@
 """Read and write plan files (contract §9) and checkpoints (TMMU v2 §10), and write plans for other tools.
 
-A plan file is JSON, with one row per line so that files can be compared by line, or CBOR. :mod:`.plan_document` defines
-the document, and :mod:`.plan_builder` builds a plan from it. These formats cannot be read:
+A plan file is JSON, with one row per line so that files can be compared by line, or CBOR (:mod:`.plan_document`).
+These formats cannot be read:
 
 ============== ========================================================================================
 parquet        rows as columns, the head in the metadata; for tables too large for text
@@ -35,8 +35,8 @@ from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput, nee
 from tmmu_core.base.escaping import csv_text, for_cell, visible
 from tmmu_core.base.strict import register_types
 from tmmu_core.formats.csv.instance_csv import write_csv
-from tmmu_core.formats.planfile.plan_builder import from_head
-from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, PlanDocument, head_document, row_documents
+from tmmu_core.formats.planfile import plan_document
+from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, head_document, row_documents
 from tmmu_core.formats.signatures import CHECKPOINT_SCHEMA
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.graph.native import document
@@ -137,11 +137,11 @@ def from_document(data: bytes, source: str = "") -> Plan:
         data = document.unpack(data)
         document.check_version(document.text_field(data, "schema"), PLAN_SCHEMA)
         try:
-            plan = document.decode(data, PlanDocument, noun="plan")
+            plan = document.decode(data, plan_document.PlanDocument, noun="plan")
         except InvalidIrShapes as error:
             what, place = "this is not a plan file: " + error.message, str(error.diagnostics.get("path", ""))
             raise UnreadableInput(what, place=place, hint="Write plans with tmmu plan … -o plan.json.") from error
-        return from_head(plan, plan.tensors)
+        return plan_document.from_head(plan, plan.tensors)
 
 
 GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, the middle and the highest value
@@ -295,4 +295,4 @@ def _build(value: Any) -> Plan:
         row |= {"arena": arenas[row["arena"]], "role": words[row["role"]], "dtype": words[row["dtype"]]}
         row["offset_bytes"] = slot_offset[row["arena"], row["logical_slot"]] + row["offset_in_slot"]
         rows.append(msgspec.convert(row, TensorRow))
-    return from_head(head, rows)
+    return plan_document.from_head(head, rows)

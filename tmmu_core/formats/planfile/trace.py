@@ -24,8 +24,7 @@ import msgspec
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile import plan_document
-from tmmu_core.formats.planfile.plan_builder import build, with_hash_checked
-from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
+from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument, build, with_hash_checked
 from tmmu_core.graph.native import document
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, Category, Count, Count63, Plan, TensorRow

@@ -18,7 +18,7 @@ bytes. Allocations of called computations (``thread-local``) have no live ranges
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -313,25 +313,20 @@ def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     return joined
 
 
-@dataclass(frozen=True)
-class Module:
-    """A module of a dump that can be opened."""
+def modules(files: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Return module → its files, the largest first, among the files ``name → bytes``.
 
-    name: str  # XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``
-    files: tuple[str, ...]  # buffer assignment, live ranges, and the program's text unless missing or too large
-    size: int  # bytes of its buffer assignment file, to sort modules
-
-
-def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
-    """Return the modules among the files ``name → bytes``, the largest first."""
-    complete = []
-    for assignment, size in files.items():
-        stem = assignment.removesuffix(ASSIGNMENT_ENDING)
-        ranges, program = companions(assignment) or ("", "")
-        if stem != assignment and ranges in files:
+    A module has XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``. Its files are the buffer
+    assignment, the live ranges, and the program's text unless that is missing or too large.
+    """
+    files_of: dict[str, tuple[str, ...]] = {}
+    stems = [name.removesuffix(ASSIGNMENT_ENDING) for name in files if name.endswith(ASSIGNMENT_ENDING)]
+    for stem in sorted(stems, key=lambda stem: (-files[stem + ASSIGNMENT_ENDING], stem)):
+        ranges, program = companions(stem + ASSIGNMENT_ENDING)
+        if ranges in files:
             is_readable = files.get(program, MAX_PROGRAM_BYTES + 1) <= MAX_PROGRAM_BYTES
-            complete.append(Module(stem, (assignment, ranges, *([program] if is_readable else [])), size))
-    return tuple(sorted(complete, key=lambda module: (-module.size, module.name)))
+            files_of[stem] = (stem + ASSIGNMENT_ENDING, ranges, *([program] if is_readable else []))
+    return files_of
 
 
 def sizes_in(folder: Path) -> dict[str, int]:
@@ -345,31 +340,28 @@ def sizes_in(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def only_module(candidates: Sequence[Module], folder: str) -> Module:
-    """Return the only module of a dump. Raises ``UnreadableInput`` if there are none or several."""
-    if len(candidates) == 1:
-        return candidates[0]
-    if not candidates:
+def only_module(dump_modules: Mapping[str, Sequence[str]], folder: str) -> str:
+    """Return the first file of the only module of a dump. Raises ``UnreadableInput`` if there are none or several."""
+    first_files = [files[0] for files in dump_modules.values()]
+    if len(first_files) == 1:
+        return first_files[0]
+    if not first_files:
         hint = "Dump XLA with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
         hint += f"*{ASSIGNMENT_ENDING} with its *{RANGES_ENDING}."
         raise UnreadableInput("the folder contains no PyTorch snapshot and no XLA dump.", source=folder, hint=hint)
-    offered = [f"  {PurePath(folder) / module.files[0]}" for module in candidates[:MAX_LISTED]]
-    if len(candidates) > MAX_LISTED:
-        offered.append(f"  and {len(candidates) - MAX_LISTED} smaller ones")
+    offered = [f"  {PurePath(folder) / file}" for file in first_files[:MAX_LISTED]]
+    if len(first_files) > MAX_LISTED:
+        offered.append(f"  and {len(first_files) - MAX_LISTED} smaller ones")
     hint = "\n".join(["Open one of these files (largest first), or open the folder with tmmu explore:", *offered])
-    raise UnreadableInput(f"the dump contains {len(candidates)} modules.", source=folder, hint=hint)
+    raise UnreadableInput(f"the dump contains {len(first_files)} modules.", source=folder, hint=hint)
 
 
 def with_joined_modules(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Return uploaded files, with those of each module's plan joined, and without other files of a module."""
     data = dict(files)
     dump_modules = modules({name: len(content) for name, content in files})
-    stems = tuple({module.name.partition(".")[0] + "." for module in dump_modules if "." in module.name})
-    own = {name for module in dump_modules for name in module.files}
+    stems = tuple({name.partition(".")[0] + "." for name in dump_modules if "." in name})
+    own = {file for module_files in dump_modules.values() for file in module_files}
     unrelated = [(name, content) for name, content in files if name not in own and not name.startswith(stems)]
-    return [*unrelated, *(joined_files(module, data.__getitem__) for module in dump_modules)]
-
-
-def joined_files(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
-    """Return ``(name, bytes)`` of a module's files, joined for :func:`read`."""
-    return f"{module.name}.txt", b"\n".join(map(read, module.files))
+    joined = ((f"{name}.txt", b"\n".join(data[file] for file in parts)) for name, parts in dump_modules.items())
+    return [*unrelated, *joined]
