@@ -133,14 +133,6 @@ class _Value:
     def base(self) -> _Value:
         return self.viewed or self
 
-    def try_share(self, other: _Value | None) -> bool:
-        """Become a view of the base of ``other``; return False if ``other`` is ``None`` or its base is smaller."""
-        if other is None or self.size > other.base.size:
-            return False
-        self.viewed = other.base
-        self.viewed.more_labels.append(f"#{self.number}")
-        return True
-
 
 class _Method:
     def __init__(self, table: _Table) -> None:
@@ -256,11 +248,14 @@ class _Method:
             return
         if value.birth < 0:
             value.birth = step
-            is_view = value.try_share(operand if label else self.latest.get(value.place))
+            shared = operand if label else self.latest.get(value.place)
+            if shared is not None and value.size <= shared.base.size:
+                value.viewed = shared.base
+                value.viewed.more_labels.append(f"#{number}")
+            elif not label:  # state that persists between runs
+                label, role = f"state #{number}", "buffer"
             if label:
                 value.role, value.label = role, value.label or label
-            elif not is_view:  # state that persists between runs
-                value.role, value.label = "buffer", value.label or f"state #{number}"
         value.base.last = step
         self.latest[value.place] = value
 

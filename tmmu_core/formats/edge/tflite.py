@@ -203,7 +203,19 @@ class _GraphBuilder:
         arguments = tuple([self._id(use, i) for i in operands])
         site = scopes.Site(name, tuple([self._id(use, i) for i in operator.outputs]))
         kind = "Loop" if is_loop else "If" if subgraphs[1:] else "Call"
-        bodies = [self._flattener(use, body, operands, kind) for body in subgraphs]
+
+        def flatten(body: Subgraph, arguments: Sequence[str], scope: str) -> list[str]:
+            inner = Use(body, scope, (*use.enclosing, use.subgraph.number))
+            self.uses.append(inner)
+            handles = zip(body.inputs, operands, strict=True)
+            inner.variable_of = {to: use.variable_of[at] for to, at in handles if at in use.variable_of}
+            if arguments:
+                copies = tuple([self._id(inner, i) for i in body.inputs])
+                self.add_node(Node(f"{scope}/open", f"{kind}.open", tuple(arguments), copies, inplace="none"), scope)
+            self._run(inner)
+            return [self._id(inner, i) for i in body.outputs]
+
+        bodies = [partial(flatten, body) for body in subgraphs]
         if is_loop:
             scopes.repeat(self, site, bodies[1], arguments, (), condition=bodies[0])
         else:
@@ -222,20 +234,6 @@ class _GraphBuilder:
         except InvalidIrShapes:
             self.unsized.add(number)
             return None
-
-    def _flattener(self, caller: Use, body: Subgraph, operands: Sequence[int], kind: str) -> scopes.Flatten:
-        def flatten(arguments: Sequence[str], scope: str) -> list[str]:
-            use = Use(body, scope, (*caller.enclosing, caller.subgraph.number))
-            self.uses.append(use)
-            handles = zip(body.inputs, operands, strict=True)
-            use.variable_of = {to: caller.variable_of[at] for to, at in handles if at in caller.variable_of}
-            if arguments:
-                copies = tuple([self._id(use, i) for i in body.inputs])
-                self.add_node(Node(f"{scope}/open", f"{kind}.open", tuple(arguments), copies, inplace="none"), scope)
-            self._run(use)
-            return [self._id(use, i) for i in body.outputs]
-
-        return flatten
 
     def _id(self, use: Use, i: int) -> str:
         if i in use.ids:

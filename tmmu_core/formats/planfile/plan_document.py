@@ -39,9 +39,7 @@ from tmmu_core.plans.figures.metrics import renewed_metrics, written_metrics
 from tmmu_core.plans.model import ArenaSummary, Constraints, Count, Count63, Places, Plan, TensorRow
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # the last three are covered by other hashes
-
 OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")  # written only with a value
-
 DIGESTS = (
     *("ir_hash", "replay_token", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
     *("tmmu_plan_hash", "layout_hash"),
