@@ -92,10 +92,7 @@ def refusal_executorch_trace(data: bytes) -> str:
 
 
 def _schema_refusal(data: bytes, schema: str, searched: slice) -> str:
-    """Return why a document does not have ``schema`` in any version, or ``""``.
-
-    If the document is damaged, search the slice ``searched`` for the name of the schema.
-    """
+    """Return why a document has no version of ``schema``, else ``""``. ``searched``: its part to search if damaged."""
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not {schema!r}'
     if kind.encode() not in data:
         return refusal

@@ -95,18 +95,13 @@ def comment(text: str) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
+        *("/*%", "%*/", "«", "»", "/*#", "#*/"),  # marks of statements, values and comments
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # C, not HTML: names from the model pass through the filter ``comment``
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        variable_start_string="«",
-        variable_end_string="»",
-        block_start_string="/*%",
-        block_end_string="%*/",
-        comment_start_string="/*#",
-        comment_end_string="#*/",
     )
     environment.filters["comment"] = comment
     return environment
