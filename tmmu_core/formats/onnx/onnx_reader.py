@@ -268,7 +268,7 @@ class Builder:
             if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in tensor.shape.dim):
                 shapes_from[value.name] = "declared"
         shapes_from |= self.facts.origin
-        origins: dict[str, Origin] = {}  # PyTorch's exporters write it to the metadata, or to the node's description
+        origins: dict[str, Origin] = {}  # PyTorch's exporters write them to a node's metadata, or to its description
         for node, node_id in zip(unfolded.values(), ids, strict=True):
             metadata = {entry.key: entry.value for entry in node.metadata_props}
             source = source_of(metadata.get("pkg.torch.onnx.stack_trace", node.doc_string))
