@@ -52,10 +52,8 @@ def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | Non
 
 
 def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Yield ``split_scope`` once per scope, with the first node that runs inside it but is not part of it.
-
-    A loop body may run many times, so its nodes must be consecutive. ``outer/inner`` is the scope of a nested body.
-    """
+    """Yield ``split_scope`` once per scope, with the first node that runs inside it but is not part of it."""
+    # A loop body may run many times, so its nodes must be consecutive. ``outer/inner`` is the scope of a nested body.
     scope = {node.node_id: node.scope for node in graph.nodes}
     members: dict[str, list[int]] = {}
     for k, node_id in enumerate(plan.execution_order):

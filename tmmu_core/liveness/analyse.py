@@ -113,10 +113,7 @@ def bytes_of_tensors(timeline: Timeline) -> U64:
 def _storages(
     timeline: Timeline, ranges: Ranges, groups: Groups, heads: I64, arena_of: I64, pairs: I64, death: I64, handoffs: I64
 ) -> tuple[Storages, I64]:
-    """Return the storages, sorted by (birth, −bytes, id bytes) of their heads, and the storage of each tensor.
-
-    ``heads``: the head (first-born member) of each group; ``arena_of``: the arena of each tensor.
-    """
+    """Return the storages, sorted by (birth, −bytes, id bytes) of their heads, and the storage of each tensor."""
     index, tensors = timeline.index, timeline.graph.tensors
     planned = np.flatnonzero(ranges.planned)
     group_ids = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
@@ -152,13 +149,9 @@ def _storages(
 
 
 def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
-    """Return the end of each planned tensor in its storage, in bytes.
-
-    Raises ``AlignmentViolation`` for an offset that is not a multiple of the tensor's declared alignment (checked
-    first) or of its item size: a view of a view can be aligned in its base but not in the storage. Raises
-    ``AllocationOverflow``.
-    """
+    """Return the end of each planned tensor in its storage. Raises ``AlignmentViolation``, ``AllocationOverflow``."""
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
+    # A view of a view can be aligned in its base but not in the storage.
     shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
     for field, what in (("alignment", "required alignment"), ("view.byte_offset", "item size of its dtype")):
         unit = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted}

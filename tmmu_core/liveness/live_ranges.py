@@ -20,10 +20,7 @@ Mask = NDArray[np.bool_]
 
 
 def view_roots(index: GraphIndex) -> tuple[I64, U64]:
-    """Return the root base of every tensor (itself if it is no view), and its byte offset in the root.
-
-    Both arrays have the shape (tensors,). Raises ``AllocationOverflow`` for an offset past 2^64 − 1.
-    """
+    """Return each tensor's root base (itself if it is no view) and byte offset in it. Raises ``AllocationOverflow``."""
     tensors, base, views = index.graph.tensors, index.base.tolist(), np.flatnonzero(index.base >= 0).tolist()
     root_and_offset: dict[int, tuple[int, int]] = {}  # per view
     for number in views:
@@ -65,10 +62,7 @@ class Ranges:
 
 
 def tensor_ranges(timeline: Timeline) -> Ranges:
-    """Return half-open ranges of all planned tensors.
-
-    Raises ``InvalidIrShapes`` for an operand or a graph output without producer, and the error of :func:`view_roots`.
-    """
+    """Return the half-open ranges. Raises ``InvalidIrShapes`` for an operand or a graph output without producer."""
     index, end = timeline.index, max(timeline.steps, 1)
     roots, view_offset = view_roots(index)
     birth, last_read = np.full((2, len(roots)), -1, np.int64)
@@ -139,11 +133,7 @@ Write = tuple[int, int, int, int]  # (step, input, output that overwrites it, no
 
 
 def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
-    """Join views, alias groups and in-place writes.
-
-    Raises ``InvalidIrShapes`` (``view_of_nothing``, ``in_place_denied``), and ``AllocationOverflow`` for an offset past
-    2^64 − 1; it names the first such tensor by id.
-    """
+    """Join views, alias groups and in-place writes. Raises ``InvalidIrShapes`` and ``AllocationOverflow``."""
     index, tensors, ids = timeline.index, timeline.graph.tensors, timeline.index.tensor_ids
     groups = DisjointSets(len(tensors))
     views = np.flatnonzero(ranges.planned & (index.base >= 0))
@@ -285,17 +275,14 @@ def decide_handoffs(
 
 
 def permitted_reuses(index: GraphIndex, k: int) -> Iterable[tuple[int, int]]:
-    """Return the pairs (input, output) that node ``k`` permits, each input once, in the order of preference.
-
-    A tensor at several input positions needs permission for all of them: they are one buffer.
-    """
+    """Return the pairs (input, output) that node ``k`` permits, each input once, in the order of preference."""
     inplace = index.graph.nodes[k].inplace
     if inplace == "none":
         return ()
     inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
     if not isinstance(inplace, tuple):
         return dict.fromkeys(inputs, outputs[0]).items() if outputs else ()
-    positions = {i for i, _ in inplace}
+    positions = {i for i, _ in inplace}  # a tensor at several positions is one buffer: all need the permission
     not_permitted = {x for i, x in enumerate(inputs) if i not in positions}
     output_of: dict[int, int] = {}
     for i, o in inplace:

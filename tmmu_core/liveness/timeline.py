@@ -23,11 +23,8 @@ from tmmu_core.liveness.live_ranges import view_roots
 
 
 def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I64]:
-    """Return edges (writer, reader) between nodes. ``in_mode``: whether a node is part of this mode's timeline.
-
-    The reader of a view without a producer waits for the producer of its root base. Raises ``InvalidIrShapes`` for a
-    reader whose writer is not part of the timeline.
-    """
+    """Return the edges (writer, reader) of the nodes ``in_mode``. Raises ``InvalidIrShapes`` for a writer outside."""
+    # The reader of a view without a producer waits for the producer of its root base.
     source = np.where((index.base >= 0) & (index.producer < 0), index.producer[view_roots(index)[0]], index.producer)
     after = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     before = source[index.in_idx]
@@ -44,10 +41,7 @@ def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I6
 
 
 def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
-    """Return a topological order by Kahn's algorithm with a heap of node-id ranks.
-
-    O((nodes + edges) log nodes). Raises ``LivenessCycle`` with the lowest node id on a cycle.
-    """
+    """Return the topological order with ties by id (Kahn's algorithm). Raises ``LivenessCycle`` with the lowest id."""
     ids = index.node_ids
     numbers = np.array(sorted(np.flatnonzero(in_mode).tolist(), key=ids.__getitem__), np.int64)
     rank = np.zeros(len(ids), np.int64)  # among the nodes of the timeline
@@ -55,7 +49,6 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np
     before, after = rank[edges[0]], rank[edges[1]]
     if bool((before < after).all()):  # the order of the ids respects all dependencies
         return numbers
-
     by_id = numbers.tolist()
     waits_for = np.bincount(after, minlength=len(by_id)).tolist()
     followers: list[list[int]] = [[] for _ in by_id]

@@ -1,6 +1,6 @@
 """Add backward nodes to a forward graph, and nodes that recompute tensors marked ``remat`` (contract §2)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -40,26 +40,18 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         if inplace is not None and not isinstance(inplace, str):  # x@grad may reuse y@grad where y may reuse x
             pairs = dict.fromkeys((node.outputs[o] + GRAD, node.inputs[i] + GRAD) for i, o in inplace)
             inplace = tuple((reads.index(dy), writes.index(dx)) for dy, dx in pairs if dy in reads and dx in writes)
-        backward.append(
-            Node(
-                node_id=node.node_id + GRAD,
-                instr=node.instr and f"{node.instr}_GRAD",
-                # A node without gradient edges needs no operand.
-                inputs=(*reads, *(saved_operands(node, marked) if retain and edges else ())),
-                outputs=tuple(writes),
-                phase="backward",
-                inplace=inplace,
-            )
-        )
+        operands = saved_operands(node, marked) if retain and edges else ()  # without gradient edges, it needs none
+        instr, read = node.instr and f"{node.instr}_GRAD", (*reads, *operands)
+        backward.append(Node(node.node_id + GRAD, instr, read, tuple(writes), phase="backward", inplace=inplace))
     parameter_gradients = [t.id + GRAD for t in graph.tensors if t.role == "parameter" and t.id in gradients]
-    joint = msgspec.structs.replace(
-        graph,
-        tensors=(*graph.tensors, *gradients.values()),
-        nodes=(*graph.nodes, *backward),
-        outputs=(*graph.outputs, *parameter_gradients),  # live to T
-        execution_order=None,
-    )
-    return joint, [*(n.node_id for n in forward), *(n.node_id for n in backward), *others]
+    all_tensors, all_nodes = (*graph.tensors, *gradients.values()), (*graph.nodes, *backward)
+    live_to_end = (*graph.outputs, *parameter_gradients)
+    changes = {"tensors": all_tensors, "nodes": all_nodes, "outputs": live_to_end, "execution_order": None}
+    return msgspec.structs.replace(graph, **changes), [
+        *(n.node_id for n in forward),
+        *(n.node_id for n in backward),
+        *others,
+    ]
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
@@ -127,7 +119,16 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     for node_id in order:
         node = nodes[node_id]
         if node.phase != "forward":
-            for source in _to_recompute(node, dropped, producer, inserted):
+            pending = [name for name in reversed(node.inputs) if name in dropped]
+            while pending:
+                source = producer[pending[-1]]
+                if source.node_id in inserted:
+                    pending.pop()
+                    continue
+                missing = [x for x in source.inputs if x in dropped and producer[x].node_id not in inserted]
+                if missing:
+                    pending += missing  # the last one is recomputed first
+                    continue
                 changes = {"phase": "backward", "inplace": "none", "in_place_write": (), "grad_edges": ()}
                 ends = {"inputs": renamed(source.inputs), "outputs": tuple(name + REMAT for name in source.outputs)}
                 node_of_copy = msgspec.structs.replace(source, node_id=source.node_id + REMAT, **ends, **changes)
@@ -138,27 +139,5 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
         expanded_order.append(node_id)
     # The backward pass reads the recomputed tensor, so the original is not saved.
     originals = [msgspec.structs.replace(t, saved_for_backward=False) if t.id in dropped else t for t in graph.tensors]
-    expanded = msgspec.structs.replace(
-        graph, tensors=(*originals, *copies.values()), nodes=(*nodes.values(), *inserted.values()), execution_order=None
-    )
-    return expanded, expanded_order
-
-
-def _to_recompute(reader: Node, dropped: set[str], writer: Mapping[str, Node], done: Mapping[str, Node]) -> list[Node]:
-    """Return the nodes to recompute before ``reader``, in order, without those of ``done``."""
-    recomputed: dict[str, Node] = {}
-
-    def is_recomputed(node: Node) -> bool:
-        return node.node_id in done or node.node_id in recomputed
-
-    pending = [name for name in reversed(reader.inputs) if name in dropped]
-    while pending:
-        node = writer[pending[-1]]
-        missing = [x for x in node.inputs if x in dropped and not is_recomputed(writer[x])]
-        if is_recomputed(node):
-            pending.pop()
-        elif missing:
-            pending += missing  # the last one is recomputed first
-        else:
-            recomputed[node.node_id] = node
-    return list(recomputed.values())
+    all_tensors, all_nodes = (*originals, *copies.values()), (*nodes.values(), *inserted.values())
+    return msgspec.structs.replace(graph, tensors=all_tensors, nodes=all_nodes, execution_order=None), expanded_order

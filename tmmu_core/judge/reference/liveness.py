@@ -28,10 +28,7 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(run: Run) -> Ranges:
-    """Return the live ranges of planned tensors: written ones, graph inputs, persistent ones, and views of these.
-
-    Raises ``InvalidIrShapes`` for a read or output without a producer.
-    """
+    """Return the live ranges of planned tensors. Raises ``InvalidIrShapes`` for a read or output without a producer."""
     written = {name for node in run.graph.nodes for name in node.outputs}
     birth: dict[str, int] = {}
     for name, tensor in run.tensors.items():
@@ -179,25 +176,19 @@ class ReferenceLiveness:
         return tuple(decisions)
 
     def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
-        """Return the pairs (x, y) that ``node`` permits, each x once: x is last read here and is not in y's storage.
-
-        If x is at several input positions, the node must permit each of them (contract §11).
-        """
+        """Return the pairs (x, y) that ``node`` permits, each x once: x is last read here and is not in y's storage."""
         if not node.outputs or node.inplace == "none":
             return []
         pairs = [(x, node.outputs[0]) for x in node.inputs]
         if isinstance(node.inplace, tuple):
-            listed = {i for i, _ in node.inplace}
+            listed = {i for i, _ in node.inplace}  # if x is at several positions, each must be permitted (§11)
             not_permitted = {x for i, x in enumerate(node.inputs) if i not in listed}
             pairs = [(node.inputs[i], node.outputs[o]) for i, o in node.inplace if node.inputs[i] not in not_permitted]
         output_of: dict[str, str] = {}
         for x, y in pairs:
             output_of.setdefault(x, y)
-        return [
-            (x, y)
-            for x, y in output_of.items()
-            if self.ranges.last_read[x] == step and self.storage_of[x] != self.storage_of[y]
-        ]
+        storage_of, last_read = self.storage_of, self.ranges.last_read
+        return [(x, y) for x, y in output_of.items() if last_read[x] == step and storage_of[x] != storage_of[y]]
 
     def refusal(self, step: int, node: Node, x: str, y: str) -> str:
         """Return the first condition of §1 that ``y`` violates if it reuses ``x``; empty if it violates none."""

@@ -197,10 +197,8 @@ def check_reuse(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
 
 
 def check_retention(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
-    """Check rule ``retention`` (contract §7, the parts of ``activation_retention_ratio``).
-
-    A view has no bytes of its own: its reads, live range and use as an output count for its root.
-    """
+    """Check rule ``retention`` (contract §7, the parts of ``activation_retention_ratio``)."""
+    # A view has no bytes of its own: its reads, live range and use as an output count for its root.
     run, last_use = liveness.run, dict(liveness.birth)
     for name, steps in run.reads.items():
         root = run.root[name]

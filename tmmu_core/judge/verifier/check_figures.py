@@ -130,10 +130,7 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
 
 
 def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Finding]:
-    """Check rule ``certificate``: status, bound and witness of each arena.
-
-    If the plan omits a part of its graph, the status must be ``incomplete`` or ``invalid``.
-    """
+    """Check rule ``certificate``: status, bound and witness of each arena."""
     plan = facts.plan
     nodes = graph.nodes if graph is not None else ()
     is_incomplete = plan.remark(model.UNPLANNED) or any(node.unplanned for node in nodes)
@@ -247,10 +244,7 @@ class Blocks:
 def certificates(
     facts: PlanFacts, liveness: ReferenceLiveness | None = None, *, configured: bool
 ) -> tuple[ArenaSummary, ...]:
-    """Return every arena with the certificate that the rows prove.
-
-    ``liveness``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
-    """
+    """Return every arena with the certificate that the rows (and ``liveness``, that of the graph) prove."""
     plan, blocks, costs = facts.plan, Blocks(facts, liveness, configured=configured), CostBounds(facts.plan)
     found = []
     for number, arena in enumerate(plan.arenas):
