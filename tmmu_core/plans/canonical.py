@@ -15,11 +15,7 @@ from tmmu_core.plans.model import Plan, group_numbers
 
 
 def ir_hash(graph: Graph) -> bytes:
-    """Return ``H(ir_object)`` of the graph's native form, defaults omitted.
-
-    Raises ``InvalidIrShapes`` (reason ``not_canonical``) for a value without canonical form or with too deep nesting.
-    So do :func:`arena_config_hash` and :func:`shard_spec_hash`.
-    """
+    """Return ``H(ir_object)`` of the native form, defaults omitted. Raises ``InvalidIrShapes`` (``not_canonical``)."""
     return _hash_of_input(lambda: normal_form(graph), "the graph")
 
 
@@ -60,12 +56,9 @@ def is_token(token: bytes, *, of_draft: bool = True) -> bool:
 
 
 def logical_address_table(plan: Plan) -> Table:
-    """Return one row ``[arena, slot, offset]`` per slot in use, sorted by (arena name bytes, slot).
-
-    The offset of a slot is the lowest offset of its rows, because no view starts below the root of its storage.
-    """
+    """Return one row ``[arena, slot, offset]`` per slot in use, sorted by (arena name bytes, slot)."""
     slot_of, count = group_numbers(plan.arena, plan.logical_slot)
-    order = np.lexsort((plan.offset, slot_of))
+    order = np.lexsort((plan.offset, slot_of))  # no view starts below the root of its storage
     lowest = order[np.searchsorted(slot_of[order], np.arange(count))]
     names = names_of([arena.name for arena in plan.arenas], plan.arena[lowest])
     return Table((names, plan.logical_slot[lowest], plan.offset[lowest]))

@@ -21,7 +21,7 @@ from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.analysis.plan_notes import input_warnings
+from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.plan_rows import arena_problems, packed_arena
@@ -163,7 +163,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
     if request.is_one_memory:  # store the option in the fitted graph
         lowered = in_one_memory(lowered)
     plan_input = PlanInput(lowered, planner, options, config)
-    warnings = (*_option_warnings(request), *result.warnings, *input_warnings(result.plan))
+    warnings = (*_option_warnings(request), *result.warnings, *remarks(result.plan), *unplanned_parts(result.plan))
     return Candidate(plan_input, (), solve_input(plan_input), warnings)
 
 

@@ -43,7 +43,7 @@ from tmmu_core.graph.native import document
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Problem
-from tmmu_core.plans.analysis.plan_notes import cells, input_warnings, residences
+from tmmu_core.plans.analysis.plan_notes import cells, remarks, residences, unplanned_parts
 from tmmu_core.plans.canonical import execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, storages_of
 from tmmu_core.plans.making.make import BetterPlanner
@@ -155,7 +155,7 @@ def to_perfetto(plan: Plan) -> bytes:
     for number in range(len(plan.arenas)):
         events += _arena_events(plan, number)
     lines = b",\n".join(map(msgspec.json.encode, events))
-    other_data = msgspec.json.encode({"warnings": input_warnings(plan)})
+    other_data = msgspec.json.encode({"warnings": [*remarks(plan), *unplanned_parts(plan)]})
     return b'{"displayTimeUnit": "ms", "otherData": ' + other_data + b', "traceEvents": [\n' + lines + b"\n]}\n"
 
 

@@ -10,12 +10,7 @@ from tmmu_core.plans.model import ASSUMED, GIVEN_OFFSETS, NO_CONTENT_HASH, READ,
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
     """Return the warnings that follow from a plan alone, in a fixed order."""
-    return (*input_warnings(plan), *reuse_warnings(plan))
-
-
-def input_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings about the input: :func:`remarks`, then :func:`unplanned_parts`."""
-    return (*remarks(plan), *unplanned_parts(plan))
+    return (*remarks(plan), *unplanned_parts(plan), *reuse_warnings(plan))
 
 
 def unplanned_parts(plan: Plan) -> tuple[str, ...]:
@@ -38,10 +33,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 
 
 def reuse_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return a warning with the number of permitted in-place reuses that the planner does not use.
-
-    Empty if the planner uses all of them, or if the plan is optimal.
-    """
+    """Return a warning with the number of permitted in-place reuses that the planner of a plan above optimum misses."""
     unused = len(plan.taken) - sum(plan.taken) if any(arena.open_bytes for arena in plan.arenas) else 0
     noun = "in-place reuse" if unused == 1 else "in-place reuses"
     return (f"{unused:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if unused else ()

@@ -44,10 +44,7 @@ class CostlyReuse:
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
-    """Return every penalty that the plan pays, highest cost first.
-
-    A tensor with gaps in its live range has a row per live part. A penalty is listed for the two rows closest in time.
-    """
+    """Return every penalty that the plan pays, highest cost first; with gaps, of the two rows closest in time."""
     reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         parts = product(rows_of_parts(plan, a), rows_of_parts(plan, b))

@@ -129,10 +129,7 @@ def _alignment(plan: Plan, s: PlanStorages, k: int) -> int:
 
 
 def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tuple[int, int, int]]:
-    """Return ``(storage, start, end)``, by start, of other nonempty storages live in ``[birth, death)``.
-
-    Only storages in the arena of storage ``k``; none if ``k`` has no bytes.
-    """
+    """Return ``(storage, start, end)``, by start, of other storages with bytes in k's arena, live in the range."""
     is_live = (s.arena == s.arena[k]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[k] > 0)
     is_live[k] = False
     others = np.flatnonzero(is_live)
@@ -147,9 +144,6 @@ def _slot(s: PlanStorages, k: int) -> SlotOfStorage:
     below = np.flatnonzero(is_in_arena & (s.slot < s.slot[k]) & (s.birth <= birth) & (birth < s.death))
     occupied = sorted(zip(s.slot[below].tolist(), s.head[below].tolist(), strict=True))
     return SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]), tuple(occupied))
-
-
-# --- another offset -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -198,9 +192,6 @@ def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
     """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``, the lower one on a tie."""
     alignment = _alignment(plan, storages_of(plan), int(plan.storage[plan.row_of[tensor_id]]))
     return max(0, (offset + (alignment - 1) // 2) // alignment * alignment)
-
-
-# --- the first difference of two plans ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,7 @@ def peak_of(curve: NDArray[Any]) -> tuple[int, int]:
 
 
 def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
-    """Return the peak of live bytes and the peak number of live ranges ``[birth, death)``. O(ranges) memory.
-
-    Raises ``AllocationOverflow`` for more than 2^64 − 1 bytes.
-    """
+    """Return the peaks of live bytes and of the number of live ranges. Raises ``AllocationOverflow`` past 2^64 − 1."""
     points = CurvePoints.of(birth, death, steps)
     columns = (size, np.ones_like(size))
     peak, count = (peak_of(live_bytes_of(points.birth, points.death, column, points.steps))[1] for column in columns)
@@ -65,11 +62,7 @@ def peak_of_ranges(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, 
 
 @dataclass(frozen=True, eq=False)
 class CurvePoints:
-    """The steps at which a curve has points, ascending from 0. Between two points the curve is constant.
-
-    If there are many more steps than live ranges (an instance may have 2^62 steps), the points are step 0 and the steps
-    at which a range begins or ends. Else they are all steps.
-    """
+    """The steps at which a curve has points, ascending from 0. Between two points the curve is constant."""
 
     steps: I64
     birth: I64  # per range, the index of the point at its birth
@@ -79,6 +72,7 @@ class CurvePoints:
     def of(cls, birth: I64, death: I64, steps: int) -> Self:
         """Return the points for live ranges in a timeline of ``steps`` steps, at least 1."""
         steps = max(1, steps)
+        # An instance may have 2^62 steps: then the points are step 0 and the steps at which a range begins or ends.
         if steps <= 8 * len(birth) + 1024:
             return cls(np.arange(steps, dtype=np.int64), birth, death)
         points = np.unique(np.concatenate([np.zeros(1, np.int64), birth, death]))
@@ -91,9 +85,6 @@ class CurvePoints:
     def at(self, step: int) -> int:
         """Return the index of the last point at or before a step."""
         return max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
-
-
-# --- storages of a plan -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,8 +194,7 @@ def by_birth(plan: Plan, arena: str) -> list[int]:
 def live_bytes_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
     """Return ``(bytes per node, bytes that no node wrote)`` of an arena's storages that are live at ``step``.
 
-    ``index`` is the index of the graph as run; the array has the shape (nodes,). The bytes of a storage belong to the
-    node that writes its head. Raises ``KeyError`` for an unknown arena.
+    ``index``: of the graph as run. Array shape: (nodes,). The node that writes the head of a storage counts its bytes.
     """
     by_node = np.zeros(len(index.node_ids) + 1, np.int64)  # the last element, −1, is for storages that no node writes
     for row, size in storages_alive(plan, step, arena):

@@ -87,8 +87,8 @@ def plan_metrics(
 ) -> dict[str, Any]:
     """Return ``Plan.metrics`` (TMMU v2 0.I and §7, contract §7).
 
-    ``retained`` is the result of :func:`activation_retention`. ``max_live`` and ``internal_fragmentation_ratio`` use
-    the sum of the arenas' peaks, which may be at different steps.
+    ``retained``: see :func:`activation_retention`. ``max_live`` and ``internal_fragmentation_ratio`` use the sum of
+    the arenas' peaks, which may be at different steps.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
@@ -199,10 +199,7 @@ def live_by_line(plan: Plan, step: int) -> dict[tuple[str, str], tuple[int, int]
 
 
 def changes_at_peak(before: Plan, after: Plan) -> tuple[LineChange, ...]:
-    """Return the change of each line and category that has live bytes at one of the peaks, largest change first.
-
-    The changes sum to the change of the peak. Empty unless both plans come from snapshots.
-    """
+    """Return the changes of lines and categories that are live at a peak, largest first; empty without snapshots."""
     if not before.categories or not after.categories:
         return ()
     old, new = (live_by_line(plan, totals(plan).peak_step) for plan in (before, after))

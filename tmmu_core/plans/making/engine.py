@@ -18,7 +18,7 @@ from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor, storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, Region, place, read_platform
+from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, place, read_platform
 from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, option_error
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
@@ -72,10 +72,8 @@ def solve(
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
     ``ir_hash``: the hash of the graph, if known. ``over_limits``: also return a plan that exceeds a capacity or the
-    budget. The plan has the capacities and the hash of ``request.arenas``, so that the verifier reports the excess. The
-    fields ``capacities``, ``one_memory``, ``alignment`` and ``page_size`` of the request are ignored; use
-    :func:`~tmmu_core.plans.making.make.make_plan` for them.
-
+    budget. The plan has the capacities and the hash of ``request.arenas``, so that the verifier reports the excess.
+    The other arena options of the request are ignored (:func:`.request.with_arena_settings`).
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``, ``AddressCollision``.
     """
@@ -226,8 +224,12 @@ def spread_over_memories(
     for number, (region_id, region) in enumerate(by_name):
         arena_of[list(region.offset)] = number
         offsets = [offset for _, offset in sorted(region.offset.items())]
-        packings.append(Packing(np.array(offsets, np.uint64), notes=_notes_of_region(region_id, region, memory)))
-        of_region = memory[region.memory]
+        of_region, fields = memory[region.memory], ("role", "memory", "source_memory", "alignment", "is_staged")
+        notes = {"region_id": region_id, **{field: getattr(region, field) for field in fields}}
+        notes |= {"writable": of_region.writable, "origin": of_region.origin}
+        notes |= {"source_origin": memory[region.source_memory].origin}
+        notes |= {"said_by": region.decided_by, "spills": region.spills}
+        packings.append(Packing(np.array(offsets, np.uint64), notes=notes))
         capacity = U64_MAX if of_region.max_size is None else of_region.max_size
         alignment_bytes = max(platform.min_alignment, of_region.arena_alignment or 1)
         region_config[region.name] = Arena(capacity, alignment_bytes, config.get(region.memory, Arena()).page_size)
@@ -252,17 +254,3 @@ def _facts(liveness: Liveness, memory: Mapping[str, Memory]) -> list[Facts]:
         arena = tensors[head].arena
         facts.append(Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None))
     return facts
-
-
-def _notes_of_region(region_id: int, region: Region, memory: Mapping[str, Memory]) -> dict[str, Any]:
-    """Return the notes of a region for ``Plan.notes``; ``region_id``: its position in the result of ``place``."""
-    fields = ("role", "memory", "source_memory", "alignment", "is_staged")
-    return {
-        "region_id": region_id,
-        **{name: getattr(region, name) for name in fields},
-        "writable": memory[region.memory].writable,
-        "origin": memory[region.memory].origin,
-        "source_origin": memory[region.source_memory].origin,
-        "said_by": region.decided_by,
-        "spills": region.spills,
-    }

@@ -87,10 +87,7 @@ class PlanningResult:
 def make_plan(
     source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None, *, over_limits: bool = False
 ) -> PlanningResult:
-    """Plan ``source`` under ``request``. Raises ``ContractError``; its record has the replay token and the rank.
-
-    ``over_limits``: see :func:`.engine.solve`.
-    """
+    """Plan ``source`` under ``request``; ``over_limits``: see :func:`.engine.solve`. Raises ``ContractError``."""
     request = request.with_defaults(source)
     try:
         if isinstance(source, PlainInstance):

@@ -237,8 +237,8 @@ def assemble(
 ) -> Plan:
     """Return a plan with its hashes (contract §6) and metrics; ``fields`` are its columns and other fields by name.
 
-    ``reserved_peak_bytes`` is an argument of :func:`metrics.totals_of`, ``retained`` is an argument of
-    :func:`metrics.plan_metrics`; ``started`` is the value of the clock (ns) when planning began.
+    ``reserved_peak_bytes``: see :func:`metrics.totals_of`; ``retained``: see :func:`metrics.plan_metrics`; ``started``:
+    the value of the clock (ns) when planning began.
     """
     peak = (0, 0)
     if arenas:
@@ -330,22 +330,15 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
 
 
 def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
-    """Check the sums over all arenas (contract §4).
-
-    Raises ``AllocationFailure`` if the sum of the extents exceeds ``budget`` (the quota in bytes), and
-    ``AllocationOverflow`` if the sum of the committed bytes (the extents in whole pages) exceeds 2^64 − 1.
-    """
+    """Raise ``AllocationFailure`` for extents over the quota ``budget`` (contract §4), or ``AllocationOverflow``."""
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
         what = f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B"
         hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
         hint += f"tmmu fit FILE --capacity {budget} searches for a graph that fits."
-        diagnostics: dict[str, Any] = {
-            "peak_required_bytes": needed,
-            "memory_bytes_budget": budget,
-            "allocation_failures": 1,
-        }
+        diagnostics: dict[str, Any] = {"peak_required_bytes": needed, "memory_bytes_budget": budget}
+        diagnostics["allocation_failures"] = 1
         raise AllocationFailure(f"{what}; nothing was committed.", arena=largest.name, hint=hint, **diagnostics)
     if committed > U64_MAX:
         largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))

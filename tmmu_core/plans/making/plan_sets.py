@@ -46,9 +46,8 @@ class DimCurve:
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
     """Return the figures of one plan per size of ``dim`` in :func:`sample_points`. Plans over a limit are included.
 
-    The sizes of the other dimensions are those of ``request.dims``, else the defaults. If ``progress`` returns
-    ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims`` has an unknown
-    dimension, or a size outside of its envelope.
+    If ``progress`` returns ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims``,
+    the sizes of the other dimensions, has an unknown dimension, or a size outside of its envelope.
     """
     request = with_arena_settings(graph, request)
     sizes = sample_points(graph.dims[dim])

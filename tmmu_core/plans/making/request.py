@@ -173,10 +173,7 @@ def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | N
 def settings_by_name(
     names: tuple[str, ...], request: PlanRequest, default: Mapping[str, int] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings of each arena in ``names``. Options override declared values, which override ``default``.
-
-    Raises the errors of ``arena_fields`` and :func:`capacities_by_name`.
-    """
+    """Return the settings of each arena in ``names``. Options override declared values, which override ``default``."""
     declared, capacities = arena_fields(request.arenas), capacities_by_name(request.capacities, names)
     for_all = {"alignment_bytes": request.alignment, "page_size": request.page_size}
     config: dict[str, dict[str, Any]] = {}
@@ -188,11 +185,7 @@ def settings_by_name(
 
 
 def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
-    """Return the capacities by arena; a capacity without an arena name applies to the only arena.
-
-    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a name that is not among ``names``, or for ``ANY_ARENA``
-    if there are several arenas.
-    """
+    """Return the capacities by arena; one without a name applies to the only arena. Raises ``InvalidIrShapes``."""
     capacity_of = dict(capacities)
     if ANY_ARENA in capacity_of and len(names) == 1:
         capacity_of[names[0]] = capacity_of.pop(ANY_ARENA)

@@ -31,10 +31,7 @@ def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, align
 
 
 def _slots_of(plan: Plan) -> tuple[I64, list[tuple[int, int, int, int]]]:
-    """Return ``(slot_of_storage, slots)``: storage → index into ``slots``, which is sorted by arena and logical slot.
-
-    A slot is ``(index of its arena, logical slot, backing, alignment)``.
-    """
+    """Return storage → index of its slot, and the sorted slots ``(arena number, logical slot, backing, alignment)``."""
     s = storages_of(plan)
     slot_of_storage, count = group_numbers(s.arena, s.slot)
     storage = np.zeros(count, np.int64)  # any storage of each slot
