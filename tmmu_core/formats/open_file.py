@@ -73,7 +73,7 @@ READERS: tuple[Reader, ...] = (
     Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), ".planfile.plan_file:restore"),
     Reader("structured-problem", _PACKING, "instance", _JSON, ".structured_problem:read"),
     Reader("native", "TMMU graph", "graph", _DOCUMENT, "..graph.native.native_file:decode"),
-    Reader("node-centric", "node-centric graph", "graph", _DOCUMENT, "..graph.native.node_centric:decode"),
+    Reader("node-centric", "node-centric graph", "graph", _DOCUMENT, "..graph.native.native_file:decode_node_centric"),
     Reader("torch", "PyTorch exported program", "graph", (".pt2",), ".pytorch.torch_module:read", takes_dims=True),
     Reader("executorch", "ExecuTorch program", "instance", (".pte",), ".edge.executorch:read"),
     Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), ".edge.tflite:read"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tmmu_core.base.errors import Rejection, UnreadableInput
-from tmmu_core.graph.native import document
+from tmmu_core.graph.native import document, native_file
 from tmmu_core.plans.model import PLAN_SCHEMA
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
@@ -49,6 +49,17 @@ def refusal_onnx(data: bytes) -> str:
         position += length if wire_type == 2 else 0
         valid_fields += 1
     return "it ends before a graph begins"
+
+
+def refusal_node_centric(data: bytes) -> str:
+    """Return why bytes are not a graph in the node-centric dialect; ``""`` if they probably are."""
+    if reason := document.refusal_reason(data):
+        return reason
+    try:
+        fields = document.fields(data)
+    except UnreadableInput:
+        return "it begins like a document, and is damaged"
+    return "" if native_file.is_node_centric(fields) else 'the document has no "nodes" with shapes and ports'
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
