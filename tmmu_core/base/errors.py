@@ -273,17 +273,9 @@ class AddressCollision(ContractError):
     required_diagnostics = ("arena", "logical_slot")
 
 
-EXTRA_OF = {
-    "blake3": "draft",
-    **dict.fromkeys(("dask", "distributed"), "sweep"),
-    "executorch": "executorch",
-    **dict.fromkeys(("onnxruntime", "sympy"), "run"),
-    **dict.fromkeys(("pandas", "pyarrow"), "tables"),
-    **dict.fromkeys(("plotly", "streamlit"), "app"),
-    **dict.fromkeys(("psycopg", "sqlalchemy"), "store"),
-    "tflite_micro": "tflm",
-    "torch": "torch",
-}
+EXTRA_OF = {"blake3": "draft", "executorch": "executorch", "tflite_micro": "tflm", "torch": "torch"}
+EXTRA_OF |= {"dask": "sweep", "distributed": "sweep", "onnxruntime": "run", "sympy": "run", "pandas": "tables"}
+EXTRA_OF |= {"pyarrow": "tables", "plotly": "app", "streamlit": "app", "psycopg": "store", "sqlalchemy": "store"}
 """Package → the extra of this product that installs it."""
 DISPLAY_NAMES = {"executorch": "ExecuTorch", "torch": "PyTorch"}  # package → its name in messages, if it differs
 

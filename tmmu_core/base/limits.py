@@ -56,13 +56,10 @@ LIMITS: tuple[Limit, ...] = tuple(value for value in tuple(globals().values()) i
 """All limits, in this order."""
 
 SWITCH = ("", "0", "1")
-SETTINGS: Mapping[str, tuple[str, ...] | None] = {
-    **dict.fromkeys(("TMMU_STORE", "TMMU_BASE_PATH", "TMMU_TOKEN", "TMMU_PROXY_HEADER")),
-    "TMMU_STAND_BACK": SWITCH,
-    "TMMU_NATIVE": SWITCH,
-    "TMMU_GALLERY": ("", "shared"),
-    **dict.fromkeys(limit.variable for limit in LIMITS),
-}
+SETTINGS: dict[str, tuple[str, ...] | None] = {}
+SETTINGS |= dict.fromkeys(("TMMU_STORE", "TMMU_BASE_PATH", "TMMU_TOKEN", "TMMU_PROXY_HEADER"))
+SETTINGS |= {"TMMU_STAND_BACK": SWITCH, "TMMU_NATIVE": SWITCH, "TMMU_GALLERY": ("", "shared")}
+SETTINGS |= dict.fromkeys(limit.variable for limit in LIMITS)
 """Environment variable → its allowed values; ``None``: any text or, for a limit, a whole number."""
 
 _overrides: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)

@@ -197,12 +197,8 @@ def assumed_text(graph: Graph, dims: Mapping[str, int] | None = None) -> str:
     return f"assumed sizes of dynamic dimensions: {listed}{how}" if sizes else ""
 
 
-SHAPE_SOURCES: dict[ShapeFrom, str] = {
-    "declared": "declared",
-    "onnx": "inferred by onnx",
-    "symbolic": "inferred by onnxruntime",
-    "measured": "measured in one run",
-}
+SHAPE_SOURCES: dict[ShapeFrom, str] = {"declared": "declared", "onnx": "inferred by onnx"}
+SHAPE_SOURCES |= {"symbolic": "inferred by onnxruntime", "measured": "measured in one run"}
 
 
 def shape_sources_text(graph: Graph) -> str:

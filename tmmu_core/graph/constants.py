@@ -103,15 +103,9 @@ def truncation_error(what: str, needed: int, length: int) -> UnreadableInput:
     return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")
 
 
-SAFETENSORS_DTYPES = {
-    **{f"uint{width}": f"U{width}" for width in (8, 16, 32, 64)},
-    **{f"int{width}": f"I{width}" for width in (8, 16, 32, 64)},
-    **{f"float{width}": f"F{width}" for width in (16, 32, 64)},
-    "bool": "BOOL",
-    "bfloat16": "BF16",
-    "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2",
-}
+SAFETENSORS_DTYPES = {"bool": "BOOL", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
+SAFETENSORS_DTYPES |= {f"float{width}": f"F{width}" for width in (16, 32, 64)}
+SAFETENSORS_DTYPES |= {f"{kind}int{n}": f"{'U' if kind else 'I'}{n}" for kind in ("", "u") for n in (8, 16, 32, 64)}
 """dtype → its name in safetensors; another dtype is written as ``U8``."""
 
 

@@ -28,21 +28,15 @@ f6e2m3fn:float6_e2m3fn f6e3m2fn:float6_e3m2fn float8e8m0:float8_e8m0fnu fp8:floa
 """
 """Irregular spellings, each with the canonical name."""
 
-ALIASES: dict[str, str] = {
-    **dict([pair.split(":") for pair in _IRREGULAR.split()]),
-    **dict.fromkeys(("b", "boolean", "i1", "pred"), "bool"),
-    **{f"{prefix}{width}": f"int{width}" for width in (2, 4, 8, 16, 32, 64) for prefix in "is"},
-    **{f"{prefix}{width}": f"uint{width}" for width in (2, 4, 8, 16, 32, 64) for prefix in ("u", "ui")},
-    **{f"{prefix}{width}": f"float{width}" for width in (16, 32, 64) for prefix in ("f", "fp")},
-    **{f"c{width}": f"complex{width}" for width in (32, 64, 128)},
-    **dict.fromkeys(("fp4", "float4", "float4e2m1", "f4e2m1fn"), "float4_e2m1fn"),
-    **{
-        f"{prefix}{name.removeprefix('float8_')}": name
-        for name in _FLOATS
-        if name.startswith("float8_")
-        for prefix in ("f8", "fp8", "float8", "fp8_", "f8_")
-    },
-}
+ALIASES: dict[str, str] = dict([pair.split(":") for pair in _IRREGULAR.split()])
+ALIASES |= dict.fromkeys(("b", "boolean", "i1", "pred"), "bool")
+ALIASES |= dict.fromkeys(("fp4", "float4", "float4e2m1", "f4e2m1fn"), "float4_e2m1fn")
+ALIASES |= {f"{prefix}{width}": f"int{width}" for width in (2, 4, 8, 16, 32, 64) for prefix in "is"}
+ALIASES |= {f"{prefix}{width}": f"uint{width}" for width in (2, 4, 8, 16, 32, 64) for prefix in ("u", "ui")}
+ALIASES |= {f"{prefix}{width}": f"float{width}" for width in (16, 32, 64) for prefix in ("f", "fp")}
+ALIASES |= {f"c{width}": f"complex{width}" for width in (32, 64, 128)}
+_FLOAT8 = [name for name in _FLOATS if name.startswith("float8_")]
+ALIASES |= {prefix + name[7:]: name for name in _FLOAT8 for prefix in ("f8", "fp8", "float8", "fp8_", "f8_")}
 """Other spelling in lower case, without a prefix such as ``torch.`` or ``np.`` → canonical name."""
 
 FLOATING: frozenset[str] = frozenset(name for name in BITS if "float" in name or name.startswith("complex"))

@@ -195,9 +195,6 @@ ONE_MEMORY = "memory"
 """Name of the arena of all tensors in a plan for one memory (contract §12)."""
 
 DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")
-ARENA_OF_ROLE = {
-    **dict.fromkeys(("activation", "input", "output", "workspace"), "activations"),
-    "gradient": "gradients",
-    **dict.fromkeys(PERSISTENT_ROLES, "parameters"),
-}
+ARENA_OF_ROLE = dict.fromkeys(("activation", "input", "output", "workspace"), "activations")
+ARENA_OF_ROLE |= {"gradient": "gradients", **dict.fromkeys(PERSISTENT_ROLES, "parameters")}
 """Role → its default arena."""

@@ -245,13 +245,8 @@ def allowed_moves(
     return Allowed(frozenset(kind for kind in KINDS if kind in names), cost, keep_phases)
 
 
-LIMITS: dict[str, Measure] = {
-    "max_extent": "extent",
-    "max_peak": "peak live bytes",
-    "max_gap": "gap",
-    "min_reuse": "reuse",
-    "max_reuse_cost": "reuse cost",
-}
+LIMITS: dict[str, Measure] = {"max_extent": "extent", "max_peak": "peak live bytes", "max_gap": "gap"}
+LIMITS |= {"min_reuse": "reuse", "max_reuse_cost": "reuse cost"}
 GROWTHS: dict[Measure, tuple[str, str]] = {
     "peak growth": ("max_peak_growth", "max_growth"),
     "extent growth": ("max_extent_growth", "max_growth"),

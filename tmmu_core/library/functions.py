@@ -177,12 +177,10 @@ def fit(
 
     Parameters
     ----------
-    source : path, bytes, dict, Graph, torch.nn.Module or torch.export.ExportedProgram
-        As in :func:`plan`.
+    source, example_inputs
+        As in :func:`plan`, but not a ``PlainInstance``.
     capacity : int, str or dict
         Bytes of one memory for all tensors (``"8GiB"``), or a dict from arena to bytes.
-    example_inputs : tensor, sequence or dict, optional
-        As in :func:`plan`.
     allow : str or iterable of str, optional
         Kinds of moves, such as ``"planner,order"`` [planner, order, inplace, recompute, offload; for a module in
         training mode order, recompute].

@@ -280,13 +280,8 @@ def _tensor_names(value: Any) -> set[str]:
     return set().union(*map(_tensor_names, value)) if isinstance(value, list) else set()
 
 
-MEASUREMENTS: dict[str, Callable[..., Any]] = {
-    "onnx": measure_onnx,
-    "optimised": optimize_onnx,
-    "litert": measure_litert,
-    "tflm": compare_micro,
-    "torch": measure_torch,
-}
+MEASUREMENTS: dict[str, Callable[..., Any]] = {"onnx": measure_onnx, "optimised": optimize_onnx}
+MEASUREMENTS |= {"litert": measure_litert, "tflm": compare_micro, "torch": measure_torch}
 
 
 def main(arguments: Sequence[str]) -> None:
