@@ -152,18 +152,15 @@ def _quantised_convolution(call: Call) -> int | None:
     return None if found is None else found + 2 * call.output_elements
 
 
-def _attention(
-    call: Call, first: int, key_products: int, value_products: int, elementwise: int, axis: int = -2
-) -> int | None:
+def _attention(call: Call, first: int, keys: int, values: int, elementwise: int, axis: int = -2) -> int | None:
     """Inputs: q [B, H, S, D], k [B, G, L, D], v [B, G, L, E]; q is input ``first``, ``axis`` is the axis of S and L.
 
-    Each of the B·H·S·L scores costs ``key_products`` products along D, ``value_products`` products along E, and
-    ``elementwise`` operations.
+    Each of the B·H·S·L scores costs ``keys`` products along D, ``values`` products along E, ``elementwise`` operations.
     """
     q, k, v = call.inputs[first : first + 3]
     if not len(q) == len(k) == len(v) > -axis or q[-1] != k[-1]:
         return None
-    return prod(q[:-1]) * k[axis] * (2 * (key_products * q[-1] + value_products * v[-1]) + elementwise)
+    return prod(q[:-1]) * k[axis] * (2 * (keys * q[-1] + values * v[-1]) + elementwise)
 
 
 def _recurrent(gates: int, call: Call) -> int | None:

@@ -293,9 +293,8 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
     """
     alignment, capacity, minimise = options.get("alignment"), options.get("capacity"), options.get("minimise")
     columns = {"lower": lower, "upper": upper, "size": size, "alignment": 1 if alignment is None else alignment}
-    problem, row_of_buffer = problem_of(
-        columns, None if capacity is None else arguments.amount_of_bytes("capacity", capacity)
-    )
+    limit = None if capacity is None else arguments.amount_of_bytes("capacity", capacity)
+    problem, row_of_buffer = problem_of(columns, limit)
     problem = with_constraints(problem, row_of_buffer, options)
     request = PlanRequest(planner=options.get("planner") or "auto")
     request = request if minimise is None else request.but(options={"minimise": minimise})

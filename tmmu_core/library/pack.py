@@ -99,12 +99,9 @@ def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options
         fixed[row_of_buffer[buffer]] = offset
     values: dict[str, Any] = {**options}
     separated, colocated, penalties = (_pairs(name, values.get(name), pairs[name], row_of_buffer) for name in pairs)
-    return replace(
-        problem,
-        must_not_alias=separated if len(separated) else None,
-        fixed=fixed if (fixed >= 0).any() else None,
-        reuse=ReuseTerms(tuple(map(tuple, colocated.tolist())), (), tuple(map(tuple, penalties.tolist()))),
-    )
+    reuse = ReuseTerms(tuple(map(tuple, colocated.tolist())), (), tuple(map(tuple, penalties.tolist())))
+    fixed_or_none = fixed if (fixed >= 0).any() else None
+    return replace(problem, must_not_alias=separated if len(separated) else None, fixed=fixed_or_none, reuse=reuse)
 
 
 def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:

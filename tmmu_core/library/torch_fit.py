@@ -103,12 +103,9 @@ class TorchFit(Fit[Plan]):
         peak = measured.peak_bytes
         if step.device.startswith("cuda"):  # deterministic kernels have other scratch memory
             peak = step.measured(self.compile()).peak_bytes
-        return {
-            "planned_peak_bytes": _peak_bytes(self.fitted.best.plan),
-            "measured_peak_bytes": peak,
-            "gradients_equal": equal_bits(measured.gradients, plain.gradients),
-            "buffers_equal": equal_bits(measured.buffers, plain.buffers),
-        }
+        names = ("gradients", "buffers")
+        equal = {f"{name}_equal": equal_bits(getattr(measured, name), getattr(plain, name)) for name in names}
+        return {"planned_peak_bytes": _peak_bytes(self.fitted.best.plan), "measured_peak_bytes": peak, **equal}
 
     @property
     def next_steps(self) -> tuple[str, ...]:

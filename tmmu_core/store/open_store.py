@@ -86,11 +86,9 @@ RUNS = sql.Table(
 _REQUEST = sql.Column("asked", sql.Text, key="request", nullable=False)  # old stores have the column ``asked``
 SWEEPS = sql.Table("sweeps", METADATA, _key("sweep", sql.String), *_names("at"), _REQUEST, *_numbers("points"))
 
-_POINT = (
-    _key("sweep", sql.String, sql.ForeignKey("sweeps.sweep")),
-    _key("number", sql.BigInteger, autoincrement=False),
-)
-SWEEP_POINTS = sql.Table("sweep_points", METADATA, *_POINT, *_columns(sql.Integer, "failed"), *_texts("row"))
+_sweep = _key("sweep", sql.String, sql.ForeignKey("sweeps.sweep"))
+_point = (_sweep, _key("number", sql.BigInteger, autoincrement=False))
+SWEEP_POINTS = sql.Table("sweep_points", METADATA, *_point, *_columns(sql.Integer, "failed"), *_texts("row"))
 
 FILES = sql.Table(
     "files", METADATA, _key("digest", sql.String), *_names("name at"), *_numbers("bytes"), *_bytes("packed")

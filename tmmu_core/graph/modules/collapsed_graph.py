@@ -88,13 +88,11 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     families = families_of(modules.paths)
     phases = [node.phase for node in index.graph.nodes]
     several_phases = len(set(phases)) > 1
-    names_below: dict[Path, set[str]] = {}
+    below: dict[Path, set[str]] = {}
     for path in modules.paths:
         for depth, part in enumerate(path):
-            names_below.setdefault(path[:depth], set()).add(starred(part))
-    one_family = {
-        path for path, names in names_below.items() if path and len(names) == 1 and (path, *names) in families
-    }
+            below.setdefault(path[:depth], set()).add(starred(part))
+    one_family = {path for path, names in below.items() if path and len(names) == 1 and (path, *names) in families}
     module_levels = []
     for path in modules.paths:
         block = block_of(path, families)
