@@ -14,8 +14,8 @@ ROOT = house.ROOT
 MOST_ROOMS = 18
 MOST_ARROWS = {"tmmu_core": 70, "tmmu_core/planners": 46}
 """Folder → the most arrows between its rooms. All other folders have at most 40."""
-JUDGE_MAY_IMPORT = ("base", "graph", "judge", "liveness.live_model", "plans.model")
-"""The judge computes everything again: of liveness and plans it knows the value types only."""
+JUDGE_MAY_IMPORT = ("base", "graph", "judge", "plans.model")
+"""The judge computes everything again: of plans it knows the value types only."""
 
 
 def modules(folder: str) -> list[Path]:

@@ -18,7 +18,7 @@ from tmmu_core.graph.model import ONE_MEMORY, Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.check_figures import with_recomputed_bounds
 from tmmu_core.judge.verifier.finished_plan import verify_finished
-from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.timeline import Timeline
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import GIVEN, NODE_LIMIT, PlainInstance, Progress
 from tmmu_core.plans.making import make

@@ -9,7 +9,7 @@ from app.texts import numbers
 from app.texts.markup import fragment
 from tmmu_core.graph.checks import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
-from tmmu_core.liveness.live_model import REFUSAL_WORDS
+from tmmu_core.liveness.timeline import REFUSAL_WORDS
 from tmmu_core.liveness.why_live import Explanation, Idle, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.plan_notes import Residence, residences

@@ -15,8 +15,7 @@ from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.graph.model import Graph, Tensor, View
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.liveness.timeline import Liveness, build_timeline, default_mode, default_preset
 
 
 def lived(ir: Graph, order: tuple[str, ...] | None = None) -> Liveness:

@@ -9,8 +9,7 @@ from tmmu_core.base.errors import ContractError
 from tmmu_core.fitting.problem.planner_calls import lower_graph
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.liveness.timeline import Liveness, build_timeline, default_mode, default_preset
 
 
 def lives(liveness: Liveness) -> dict[str, tuple[int, ...]]:

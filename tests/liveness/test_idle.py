@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from tests.support.build import graph, node, residual, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.timeline import PhaseSteps, build_timeline, phases_of
+from tmmu_core.liveness.timeline import Liveness, PhaseSteps, build_timeline, phases_of
 from tmmu_core.liveness.why_live import idle_of
 
 

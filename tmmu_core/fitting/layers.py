@@ -9,7 +9,7 @@ from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.graph.index import index_graph, view_root
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.timeline import Liveness
 from tmmu_core.plans.figures.live_bytes import storages_alive
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")

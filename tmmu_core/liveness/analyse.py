@@ -7,8 +7,8 @@ import numpy as np
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import ARENA_OF_ROLE, DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, Graph
-from tmmu_core.liveness.live_model import I64, U64, Liveness, Storages, Timeline
-from tmmu_core.liveness.live_ranges import Groups, Ranges, decide_handoffs, overflow, storage_groups, tensor_ranges
+from tmmu_core.liveness.live_ranges import Groups, Ranges, decide_handoffs, storage_groups, tensor_ranges
+from tmmu_core.liveness.timeline import I64, U64, Liveness, Storages, Timeline, overflow
 
 
 def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:

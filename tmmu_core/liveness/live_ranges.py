@@ -9,43 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base.components import DisjointSets
-from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.graph.index import GraphIndex
-from tmmu_core.liveness.live_model import I64, U64, Timeline
-
-Mask = NDArray[np.bool_]
-
-
-def view_roots(index: GraphIndex) -> tuple[I64, U64]:
-    """Return each tensor's root base (itself if it is no view) and byte offset in it. Raises ``AllocationOverflow``."""
-    tensors, base, views = index.graph.tensors, index.base.tolist(), np.flatnonzero(index.base >= 0).tolist()
-    root_and_offset: dict[int, tuple[int, int]] = {}  # per view
-    for number in views:
-        chain = [number]
-        while base[chain[-1]] >= 0 and chain[-1] not in root_and_offset:  # views are acyclic in an index
-            chain.append(base[chain[-1]])
-        root, offset = root_and_offset.get(chain[-1], (chain[-1], 0))
-        for member in reversed(chain[:-1]):
-            view = tensors[member].view
-            assert view is not None
-            offset += view.byte_offset
-            root_and_offset[member] = root, offset
-    roots, offsets = np.arange(len(tensors), dtype=np.int64), np.zeros(len(tensors), np.uint64)
-    for number, (root, offset) in sorted(root_and_offset.items()):
-        if offset > U64_MAX:
-            raise overflow(tensors[number].id, offset, f"$.tensors[{number}].view.byte_offset")
-        roots[number], offsets[number] = root, offset
-    return roots, offsets
-
-
-def overflow(name: str, end: int, path: str) -> AllocationOverflow:
-    """Return the error for a tensor that begins or ends past 2^64 − 1 in its storage."""
-    what = f"the tensor {name!r} reaches byte {end:,} of its storage, past 2^64 − 1."
-    hint = "Check the byte_offset of its views, and the shape of the tensor that it overwrites."
-    return AllocationOverflow(what, arena="unknown", offset=str(end), size="unknown", tensor=name, path=path, hint=hint)
+from tmmu_core.liveness.timeline import I64, U64, Mask, Timeline, overflow, view_roots
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Resolve a graph, a mode, a preset and an optional order to a sequence of steps (contract §2).
+"""Value types of liveness, and the steps of a graph under a mode, a preset and an optional order (contract §1–§3).
 
 Mode ``backward`` synthesises a missing backward pass; with preset ``remat_enabled``, it inserts recomputing nodes
 (:mod:`.backward`). The default order is topological; the ready node with the lowest id (UTF-8 bytes) runs next.
@@ -6,6 +6,7 @@ Mode ``backward`` synthesises a missing backward pass; with preset ``remat_enabl
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
@@ -14,15 +15,135 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import strict
 from tmmu_core.base.components import nodes_on_cycles
-from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle, source_of_errors
-from tmmu_core.graph.index import I64, GraphIndex, index_graph
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes, LivenessCycle, source_of_errors
+from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph, Mode, Phase, Preset
 from tmmu_core.liveness.backward import with_backward, with_rematerialisation
-from tmmu_core.liveness.live_model import Timeline
-from tmmu_core.liveness.live_ranges import view_roots
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+U64 = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 
 
-def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I64]:
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A graph resolved to a sequence of steps under a mode and a preset."""
+
+    source: Graph  # the graph as given; hashes are computed from it
+    graph: Graph  # the graph as run, with synthesised backward nodes and recomputing nodes (contract §2)
+    index: GraphIndex
+    mode: Mode
+    preset: Preset
+    node_at: I64  # shape (T,): node index run at each step; −1 for ``@inputs``
+    step_of: I64  # shape (nodes,): the step of each node; −1 for a node outside this mode's timeline
+    has_inputs_step: bool
+    order: tuple[str, ...]  # node ids as run, without ``@inputs``
+    retain: bool = True  # whether ``saved_for_backward`` counts (neither mode nor preset is ``inference``)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps T, with ``@inputs``."""
+        return len(self.node_at)
+
+
+REFUSAL_WORDS: dict[str, str] = {
+    "several_outputs": "the last reader writes several outputs",
+    "persistent": "the tensor is persistent",
+    "graph_output": "the tensor is an output of the graph",
+    "saved_for_backward": "the tensor is saved for the backward pass",
+    "alias_live": "another tensor of its buffer is still live, or the output has a buffer already",
+    "must_not_alias": "the two must not alias",
+    "other_arena": "the two are in different arenas",
+    "already_taken": "the output reuses another input",
+}
+"""Condition that refuses a permitted in-place reuse → its text (a clause after "because"), in checking order."""
+
+CONDITIONS: tuple[str, ...] = tuple(REFUSAL_WORDS)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A refused in-place reuse, and the first condition of contract §1 that refused it."""
+
+    step: int
+    source: str
+    target: str
+    condition: str  # one of ``CONDITIONS``
+
+
+@dataclass(frozen=True, eq=False)
+class Storages:
+    """Columns, one row per storage, in the order of the contract (birth, −bytes of the head, id bytes of the head)."""
+
+    head: I64  # tensor index of the first-born member, whose id names the storage
+    birth: I64
+    death: I64
+    size: U64  # bytes: greatest end over the members
+    alignment: U64  # bytes: greatest alignment of the members; the alignment of the arena is not included
+    arena: I32  # index into ``Liveness.arenas``
+    persistent: Mask
+    handoff_from: I64  # storage that this one may reuse in place at its birth, or −1
+    must_not_alias: I64  # shape (m, 2): storage index pairs, each once, smaller first
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+
+@dataclass(frozen=True, eq=False)
+class Liveness:
+    """Live ranges of tensors and storages. Columns over tensors are parallel to ``timeline.index.tensor_ids``."""
+
+    timeline: Timeline
+    arenas: tuple[str, ...]  # names of the used and the declared arenas, in byte order
+    birth: I64  # first step of each tensor; −1 for a tensor outside the timeline
+    death: I64  # step after the last step at which each tensor is live; −1 for a tensor outside the timeline
+    storage_of: I64  # row of each tensor's storage in ``storages``, or −1
+    offset_in_storage: U64  # bytes from the storage's start; 0 except for views and in-place writes into views
+    storages: Storages
+    handoffs: I64  # shape (h, 3): granted in-place reuses as (step, from tensor, to tensor), in step order
+    taken: Mask
+    """Shape (h,): whether the output uses the input's bytes; all true until storages are placed."""
+    refusal_rows: I64
+    """Shape (r, 4): refused in-place reuses as (step, from tensor, to tensor, index into ``CONDITIONS``), by step."""
+
+    @cached_property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The refused in-place reuses by name."""
+        ids = self.timeline.index.tensor_ids
+        return tuple(Refusal(int(k), ids[x], ids[y], CONDITIONS[c]) for k, x, y, c in self.refusal_rows)
+
+
+def view_roots(index: GraphIndex) -> tuple[I64, U64]:
+    """Return each tensor's root base (itself if it is no view) and byte offset in it. Raises ``AllocationOverflow``."""
+    tensors, base, views = index.graph.tensors, index.base.tolist(), np.flatnonzero(index.base >= 0).tolist()
+    root_and_offset: dict[int, tuple[int, int]] = {}  # per view
+    for number in views:
+        chain = [number]
+        while base[chain[-1]] >= 0 and chain[-1] not in root_and_offset:  # views are acyclic in an index
+            chain.append(base[chain[-1]])
+        root, offset = root_and_offset.get(chain[-1], (chain[-1], 0))
+        for member in reversed(chain[:-1]):
+            view = tensors[member].view
+            assert view is not None
+            offset += view.byte_offset
+            root_and_offset[member] = root, offset
+    roots, offsets = np.arange(len(tensors), dtype=np.int64), np.zeros(len(tensors), np.uint64)
+    for number, (root, offset) in sorted(root_and_offset.items()):
+        if offset > U64_MAX:
+            raise overflow(tensors[number].id, offset, f"$.tensors[{number}].view.byte_offset")
+        roots[number], offsets[number] = root, offset
+    return roots, offsets
+
+
+def overflow(name: str, end: int, path: str) -> AllocationOverflow:
+    """Return the error for a tensor that begins or ends past 2^64 − 1 in its storage."""
+    what = f"the tensor {name!r} reaches byte {end:,} of its storage, past 2^64 − 1."
+    hint = "Check the byte_offset of its views, and the shape of the tensor that it overwrites."
+    return AllocationOverflow(what, arena="unknown", offset=str(end), size="unknown", tensor=name, path=path, hint=hint)
+
+
+def dependencies(index: GraphIndex, in_mode: Mask) -> tuple[I64, I64]:
     """Return the edges (writer, reader) of the nodes ``in_mode``. Raises ``InvalidIrShapes`` for a writer outside."""
     # The reader of a view without a producer waits for the producer of its root base.
     source = np.where((index.base >= 0) & (index.producer < 0), index.producer[view_roots(index)[0]], index.producer)
@@ -40,7 +161,7 @@ def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I6
     return before, after
 
 
-def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
+def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: Mask) -> I64:
     """Return the topological order with ties by id (Kahn's algorithm). Raises ``LivenessCycle`` with the lowest id."""
     ids = index.node_ids
     numbers = np.array(sorted(np.flatnonzero(in_mode).tolist(), key=ids.__getitem__), np.int64)
@@ -72,7 +193,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np
     return np.array(order, np.int64)
 
 
-def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
+def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: Mask) -> I64:
     """Return the node numbers of ``order``. Nodes of other modes are skipped, so one order is valid in every mode.
 
     Raises ``InvalidIrShapes`` for an unknown, repeated or missing node, ``LivenessCycle`` for a violated dependency.

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from tmmu_core.graph.model import INPUTS_STEP
-from tmmu_core.liveness.live_model import I64, Liveness, Refusal
+from tmmu_core.liveness.timeline import I64, Liveness, Refusal
 
 
 @dataclass(frozen=True)

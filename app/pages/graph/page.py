@@ -21,7 +21,7 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.graph.model import INPUTS_STEP, Node, Origin
 from tmmu_core.graph.modules import collapsed_graph
 from tmmu_core.graph.modules.collapsed_graph import GraphView, Tree, Vertex
-from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.timeline import Timeline
 from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
 HEIGHT = 600

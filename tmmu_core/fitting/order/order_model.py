@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from tmmu_core.graph.model import OFFLOAD_ARENA, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import storage_writers
-from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.liveness.live_ranges import permitted_reuses, saved_tensors, view_roots
-from tmmu_core.liveness.timeline import dependencies
+from tmmu_core.liveness.live_ranges import permitted_reuses, saved_tensors
+from tmmu_core.liveness.timeline import Liveness, Timeline, dependencies, view_roots
 
 I64 = NDArray[np.int64]
 MAX_TOTAL_BYTES = 2**60  # orders are searched only below this sum of the sizes, so that all sums fit into 64 bits

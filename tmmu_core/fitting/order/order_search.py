@@ -23,7 +23,7 @@ from tmmu_core.fitting.order.order_memory import allocate_late, free_early, meas
 from tmmu_core.fitting.order.order_model import I64, OrderModel, order_model
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
-from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.timeline import Liveness
 from tmmu_core.planners.problem import Progress
 
 MAX_SEARCHED_UNITS = 2_500  # maximum number of units for which beam and best-first search run

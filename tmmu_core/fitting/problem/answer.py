@@ -13,7 +13,7 @@ from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import bytes_of_tensors
-from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.timeline import Timeline
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes
 from tmmu_core.plans.model import U64, Plan

@@ -13,7 +13,7 @@ from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.model import Node, Tensor
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.timeline import Liveness
 from tmmu_core.plans.figures.live_bytes import live_bytes_of
 
 Pairs = tuple[tuple[int, int], ...]  # pairs of input and output positions of a node

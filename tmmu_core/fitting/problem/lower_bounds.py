@@ -23,8 +23,7 @@ from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.liveness.analyse import bytes_of_tensors
-from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.live_ranges import view_roots
+from tmmu_core.liveness.timeline import Liveness, view_roots
 from tmmu_core.plans.model import Plan
 
 OUTPUTS = "@outputs"  # the moment after the last node, at which all graph outputs are live

@@ -16,9 +16,7 @@ from tmmu_core.fitting.move import Cost, Kind, Move, total_cost
 from tmmu_core.graph.checks import arena_fields, assumed_at, read_arenas
 from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, Arena, Dim, Graph
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.liveness.live_ranges import view_roots
-from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.liveness.timeline import Liveness, Timeline, build_timeline, default_mode, default_preset, view_roots
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts

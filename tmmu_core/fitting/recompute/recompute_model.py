@@ -24,9 +24,8 @@ from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.model import Arena, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import analyse, storage_writers
-from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.liveness.live_ranges import permitted_reuses, saved_tensors, view_roots
-from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.liveness.live_ranges import permitted_reuses, saved_tensors
+from tmmu_core.liveness.timeline import Liveness, Timeline, build_timeline, default_mode, default_preset, view_roots
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -20,7 +20,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
 from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, apply_moves, pareto, planner_move
 from tmmu_core.fitting.search.fit_search import fit, reachable_bound, smallest_of
 from tmmu_core.graph.model import OFFLOAD_ARENA
-from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.timeline import Liveness
 from tmmu_core.planners.problem import Progress
 
 MOST_PLANNED = 8  # maximum number of moves of one kind that are planned

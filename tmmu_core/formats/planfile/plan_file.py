@@ -41,7 +41,7 @@ from tmmu_core.formats.signatures import CHECKPOINT_SCHEMA
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.graph.native import document
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
-from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.timeline import Liveness
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, remarks, residences, unplanned_parts
 from tmmu_core.plans.canonical import execution_order_hash, logical_address_table, plan_digests

@@ -11,8 +11,7 @@ import numpy as np
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow
 from tmmu_core.graph.model import ROLES
-from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.live_ranges import view_roots
+from tmmu_core.liveness.timeline import Liveness, view_roots
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.figures.live_bytes import alive_at, peak_of_ranges, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan

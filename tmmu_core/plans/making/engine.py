@@ -16,7 +16,7 @@ from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor, storage_writers
-from tmmu_core.liveness.live_model import Liveness, Timeline
+from tmmu_core.liveness.timeline import Liveness, Timeline
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.helia import READ_ONLY_ROLES, Facts, Memory, place, read_platform
 from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, option_error

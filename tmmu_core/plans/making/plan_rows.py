@@ -17,7 +17,7 @@ from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.index import names_of
 from tmmu_core.graph.model import ONE_MEMORY, ROLES, Arena
 from tmmu_core.liveness.analyse import bytes_of_tensors
-from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
+from tmmu_core.liveness.timeline import I32, I64, U64, Liveness
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem, live_parts, packing_extent

@@ -14,8 +14,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.checks import arena_fields
 from tmmu_core.graph.model import MODES, ONE_MEMORY, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.live_model import Timeline
-from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.liveness.timeline import Timeline, build_timeline, default_mode, default_preset
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import GIVEN, PlainInstance, option_error
 from tmmu_core.plans.canonical import is_token, token_from_seed
