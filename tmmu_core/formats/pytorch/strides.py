@@ -57,11 +57,6 @@ class StridedLayout:
         return True
 
 
-def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
-    """Return the layout of a dense tensor in row-major order."""
-    return StridedLayout(shape, tuple([math.prod(shape[k + 1 :]) for k in range(len(shape))]), 0, itemsize)
-
-
 def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
     """Return ``tensor`` as a view of the tensor ``base`` with this layout.
 

@@ -5,6 +5,7 @@ The file has the shape, strides and offset of each tensor. The operator that wri
 have the requested values, else those of the example.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, in_member, read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Operation, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, Operator, matches, operator
-from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
+from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
@@ -265,8 +266,9 @@ class _Reader:
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         shape = tuple([int(dim) for dim in self.tensors[tensor].shape[row:]])
-        dtype = self.tensors[tensor].dtype
-        return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), dtype, "activation").id
+        dtype, strides = self.tensors[tensor].dtype, tuple([math.prod(shape[k + 1 :]) for k in range(len(shape))])
+        layout = StridedLayout(shape, strides, 0, dtypes.itemsize(dtype))
+        return self._own_storage(name, name, layout, dtype, "activation").id
 
     def add_node(self, node: Node, scope: str) -> None:
         self.nodes.append(msgspec.structs.replace(node, node_id=_unique(node.node_id, self.node_ids), scope=scope))

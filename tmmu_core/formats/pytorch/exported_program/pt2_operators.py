@@ -18,50 +18,38 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-VIEWS: frozenset[str] = _words(
+VIEWS = _words(  # the results are always views of the first argument
     "_conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided atleast_1d atleast_2d atleast_3d "
     "broadcast_to chunk conj detach detach_ diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh "
     "linalg_diagonal mH mT matrix_H moveaxis movedim narrow numpy_T permute positive real resolve_neg select slice "
     "split split_with_sizes squeeze swapaxes swapdims t tensor_split transpose unbind unfold unsafe_chunk "
     "unsafe_split unsafe_split_with_sizes unsqueeze view view_as view_as_complex view_as_real"
 )
-"""Operators whose results are always views of their first argument."""
-
-PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
-"""Further views in the namespace ``prims``, to which decompositions convert operators."""
-
-VIEWS_OF_ALL: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})  # return a view of each argument, in order
-
-RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
-"""Operators whose result is a view if the strides allow the new shape, else a copy."""
-
-SAME_OR_COPY: frozenset[str] = _words("contiguous cpu pin_memory resolve_conj sum_to_size to to_dense type_as")
+# Further views in the namespace ``prims``, to which decompositions convert operators.
+PRIM_VIEWS = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
+VIEWS_OF_ALL = _words("broadcast_tensors meshgrid")  # return a view of each argument, in order
+# The result is a view if the strides allow the new shape, else a copy.
+RESHAPES = _words("flatten ravel reshape reshape_as unflatten")
+SAME_OR_COPY = _words("contiguous cpu pin_memory resolve_conj sum_to_size to to_dense type_as")
 """Operators that return their first argument if it already has the requested property, else a copy."""
-
-DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
+DROPOUTS = _words("alpha_dropout dropout feature_alpha_dropout feature_dropout")
 """Operators that return their first argument if ``train`` is false or the probability ``p`` is 0."""
-
-NO_BYTES: frozenset[str] = _words(
+NO_BYTES = _words(  # assertions and reads of metadata, which return no tensor
     "_assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size sym_numel "
     "sym_size sym_storage_offset sym_stride"
 )
-"""Operators that return no tensor: assertions, and reads of metadata."""
-
-CHANGED_COPIES: frozenset[str] = _words(
+CHANGED_COPIES = _words(
     "as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce "
     "masked_scatter put scatter scatter_add scatter_reduce select_scatter slice_scatter"
 )
 """Operators that copy their first argument and change some elements. The result may overwrite this argument only."""
-REDUCING_OVERLOADS: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})  # not pointwise
-
-_OUT_OVERLOADS: frozenset[str] = _words(
+REDUCING_OVERLOADS = _words("dim other_dim names_dim dim_IntList")  # not pointwise
+_OUT_OVERLOADS = _words(
     "L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input "
     "inverse output result sign values values_stable"
 )
 """Overloads that write their last arguments although their name does not contain ``out``: ``topk.values``."""
-
-_IN_PLACE: frozenset[str] = frozenset({"__iand__", "__ilshift__", "__ior__", "__irshift__", "__ixor__"})
-
+_IN_PLACE = _words("__iand__ __ilshift__ __ior__ __irshift__ __ixor__")
 _OPERATOR = re.compile(
     r"(?:torch\.ops\.|torch\._ops\.|executorch\.exir\.dialects\.edge\._ops\.)?(\w+)[.:]{1,2}(\w+)(?:\.(\w+))?"
 )

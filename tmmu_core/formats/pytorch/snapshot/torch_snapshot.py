@@ -212,49 +212,42 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     is_autograd_thread = has_phases & (code == codes.NO_STACK) & ~device.is_before
     code = np.where(is_autograd_thread, codes.BACKWARD, code)
     category = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.CODE_COUNT)], np.int64)[code]
-    lifetime = _PhaseColumns(device, code, freed_by)
 
-    category[(code == codes.OPTIMIZER) & lifetime.outlasts_phase] = STATES
-    category[np.isin(code, (codes.PARAMETER, codes.INIT)) & ~lifetime.outlasts_phase] = OTHERS
+    phase = np.array([_PHASES.get(k, -1) for k in range(codes.CODE_COUNT)], np.int64)[code]
+    with_phase = np.flatnonzero((phase >= 0) & ~device.is_before)
+    order = with_phase[np.argsort(device.birth[with_phase], kind="stable")]
+    steps, phases_at = device.birth[order], phase[order]
+    # A group consists of consecutive allocations of one phase.
+    groups_at = np.cumsum(np.concatenate(([0], phases_at[1:] != phases_at[:-1]))) if len(order) else order
+    birth_phase = _latest(steps, phases_at, device.birth)
+    never_freed = device.death >= device.steps
+    can_end_in_backward = ~never_freed & ((device.free_stack == 0) | (freed_by == codes.BACKWARD))
+    ends_in_backward = can_end_in_backward & (_latest(steps, phases_at, device.death) == codes.BACKWARD)
+    group = _latest(steps, groups_at, device.birth)
+    outlasts_phase = never_freed | (_latest(steps, groups_at, device.death - 1) > group)
+    is_gradient = (phase == codes.BACKWARD) & ~device.is_before
+    last_of_group = np.searchsorted(groups_at, group, side="right") - 1
+    outlasts_allocations = device.death > (steps[last_of_group] if len(order) else 0)  # those of its phase
+
+    category[(code == codes.OPTIMIZER) & outlasts_phase] = STATES
+    category[np.isin(code, (codes.PARAMETER, codes.INIT)) & ~outlasts_phase] = OTHERS
     without_phase = (code == codes.NO_PHASE) & ~device.is_before
-    read_in_backward = lifetime.ends_in_backward & (lifetime.birth_phase != codes.BACKWARD)
-    category[without_phase & ((lifetime.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
+    read_in_backward = ends_in_backward & (birth_phase != codes.BACKWARD)
+    category[without_phase & ((birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
     unknown = device.is_before & (code == codes.NO_STACK)
-    category[unknown & lifetime.ends_in_backward] = ACTIVATIONS
+    category[unknown & ends_in_backward] = ACTIVATIONS
     category[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
-    gradients = _most_live_at_once(device, lifetime.is_gradient & lifetime.outlasts_allocations)
-    if gradients or not lifetime.is_gradient.any():
-        for rows in (unknown, without_phase & (lifetime.birth_phase == -1)):
-            _categorise_by_size(device, rows & lifetime.never_freed, gradients, category)
-    return category, lifetime.birth_phase
+    gradients = _most_live_at_once(device, is_gradient & outlasts_allocations)
+    if gradients or not is_gradient.any():
+        for rows in (unknown, without_phase & (birth_phase == -1)):
+            _categorise_by_size(device, rows & never_freed, gradients, category)
+    return category, birth_phase
 
 
-class _PhaseColumns:
-    """The phases in which allocations begin and end, as columns with one row per allocation."""
-
-    def __init__(self, device: Device, code: I64, freed_by: I64) -> None:
-        own = np.array([_PHASES.get(k, -1) for k in range(codes.CODE_COUNT)], np.int64)[code]
-        with_phase = np.flatnonzero((own >= 0) & ~device.is_before)
-        order = with_phase[np.argsort(device.birth[with_phase], kind="stable")]
-        self._steps, phases = device.birth[order], own[order]
-        # A group consists of consecutive allocations of one phase.
-        groups = np.cumsum(np.concatenate(([0], phases[1:] != phases[:-1]))) if len(order) else order
-        self.birth_phase = self._at(phases, device.birth)
-        self.never_freed = device.death >= device.steps
-        can_end_in_backward = ~self.never_freed & ((device.free_stack == 0) | (freed_by == codes.BACKWARD))
-        self.ends_in_backward = can_end_in_backward & (self._at(phases, device.death) == codes.BACKWARD)
-        self.is_gradient = (own == codes.BACKWARD) & ~device.is_before
-
-        group = self._at(groups, device.birth)
-        self.outlasts_phase = self.never_freed | (self._at(groups, device.death - 1) > group)
-        last = np.searchsorted(groups, group, side="right") - 1
-        self.outlasts_allocations = device.death > (self._steps[last] if len(order) else 0)
-        """Whether an allocation is freed after the last allocation of its phase."""
-
-    def _at(self, values: I64, steps: I64) -> I64:
-        """Return the latest value at each step; −1 before the first value."""
-        at = np.searchsorted(self._steps, steps, side="right") - 1
-        return np.where(at >= 0, values[np.maximum(at, 0)], -1) if len(values) else np.full(len(steps), -1, np.int64)
+def _latest(at: I64, values: I64, steps: I64) -> I64:
+    """Return the latest of ``values``, which are at the steps ``at``, at each step; −1 before the first value."""
+    k = np.searchsorted(at, steps, side="right") - 1
+    return np.where(k >= 0, values[np.maximum(k, 0)], -1) if len(values) else np.full(len(steps), -1, np.int64)
 
 
 def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Counter[int], category: I64) -> None:
