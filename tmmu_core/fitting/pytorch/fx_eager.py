@@ -23,9 +23,8 @@ from tmmu_core.fitting.pytorch.fx_memory import scratch_bytes, with_scratch
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
-from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
-from tmmu_core.formats.pytorch.joint_graph.fx_random_state import random_state_kept
+from tmmu_core.formats.pytorch.joint_graph.fx_state import random_state_kept, state_restored
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, refuse_inputs, trace_error
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Origin, Phase, Role, Tensor
 
@@ -48,7 +47,7 @@ def eager_step(
         random_state_kept(module),
         mode,
         fx_fake_tensors.value_checks_disabled(),
-        fx_fake_tensors.state_restored(module),
+        state_restored(module),
         fx_fake_tensors.uncompiled(module),
         fx_fake_tensors.cudnn_disabled(module),
         stand_ins.in_module(module),
@@ -157,7 +156,7 @@ class EagerRecorder(TorchDispatchMode):
             self.has_bodies = True
             result = func(*[self._recorded_body(arg) for arg in args], **(kwargs or {}))
         else:
-            result = with_real_storage(func, args, func(*args, **(kwargs or {})))
+            result = fx_fake_tensors.with_real_storage(func, args, func(*args, **(kwargs or {})))
         self._record(func, args, kwargs or {}, result)
         return result
 

@@ -22,17 +22,10 @@ from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_
 from tmmu_core.fitting.pytorch.fx_memory import LiveBytes, gpu_bytes, with_scratch
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import generator_of, split
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
-    attributes_read,
-    has_tensors,
-    state_restored,
-    state_set,
-    tensors_in,
-    uncompiled,
-)
+from tmmu_core.formats.pytorch.joint_graph import fx_state
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import tensors_in, uncompiled
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import signature_of
-from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported_joint, new_leaves, state_error
 from tmmu_core.graph.model import Graph
 
@@ -143,7 +136,7 @@ class TorchStep:
         with (
             self._autocast_as_traced(),
             torch.enable_grad(),
-            attributes_read(module) as read,
+            fx_state.attributes_read(module) as read,
             trace as (joint, _, observed),
         ):
             self._refuse_other_graph(joint.graph_module.code)
@@ -259,7 +252,7 @@ class TorchStep:
         generators = {generator_of(generator) for generator in ("cpu", self.device, *self.executed.generators)}
         generator_states = [(generator, generator.get_state()) for generator in generators]
         try:
-            with state_restored(self.module), uncompiled(self.module), gradients_of_zeros(self.module, ()):
+            with fx_state.state_restored(self.module), uncompiled(self.module), gradients_of_zeros(self.module, ()):
                 yield
         finally:
             for storage, data in state:
@@ -298,7 +291,7 @@ def trace_step(module: Any, call: Call, name: str, optimizer: Optimizer | None) 
         code = joint.graph_module.code
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
-    plain = {path: values for path, values in observed.changed.items() if not has_tensors(values[1])}
+    plain = {path: values for path, values in observed.changed.items() if not fx_state.has_tensors(values[1])}
     if plain and _code_of_next_step(trace, module.module, plain) not in (code, None):
         raise state_error(plain, name)
     if executed.generators and _sets_generators(trace, executed.generators):
@@ -314,7 +307,7 @@ def trace_step(module: Any, call: Call, name: str, optimizer: Optimizer | None) 
 
 def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
     """Return the code of the next step's joint graph, with the attributes ``changed``; ``None`` if not traceable."""
-    with suppress(UnreadableInput), state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
+    with suppress(UnreadableInput), fx_state.state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
         return joint.graph_module.code
     return None
 
@@ -326,11 +319,11 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
     """
     states = [generator.get_state() for generator in generators]
     for generator in generators:
-        generator.manual_seed(FIRST_SEED)
+        generator.manual_seed(fx_state.FIRST_SEED)
     try:
         with torch.enable_grad(), trace() as (joint, *_):
             others = attributes_of(joint.graph_module, torch.Generator)
-            is_seeded = any(generator.initial_seed() != FIRST_SEED for generator in generators)
+            is_seeded = any(generator.initial_seed() != fx_state.FIRST_SEED for generator in generators)
         return is_seeded or not all(generator is other for generator, other in zip(generators, others, strict=True))
     finally:
         for generator, state in zip(generators, states, strict=True):

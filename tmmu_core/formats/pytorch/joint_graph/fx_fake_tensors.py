@@ -1,4 +1,4 @@
-"""Fake tensors, which have no values: one mode for all tensors of a trace, and patches for code that reads values.
+"""Fake tensors, which have no values: one mode for all tensors of a trace, patches for code that reads values, kernels.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
 by fake tensors with the same sizes and strides, on a device of this machine, and restored after the trace.
@@ -10,13 +10,26 @@ redraws values outside of a truncated normal distribution: the patch draws nothi
 
 PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
 mode runs one kernel. While a model is traced, such an operator stays one kernel.
+
+Layouts and storages are those of PyTorch's real kernels where its fake kernels differ or are missing:
+
+* The gradients of some losses, and results and gradients of normalizations, are contiguous (or channels last), whatever
+  the layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
+* On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
+* The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
+  in a tensor are replaced by the largest possible length, the width of the padded targets.
+* A kernel that resizes its result keeps the larger storage: the scalar of ``mse_loss`` that of all losses before the
+  reduction, the image of ``col2im`` (``F.fold``) that of larger columns, the CPU's ``embedding_bag`` one index more.
+* If the first argument of ``copy`` or of a scatter operator is a view, the operator copies the whole storage.
+* oneDNN's LSTM returns a workspace, which its fake kernel omits.
+
+PyTorch keeps fake kernels in one table, so the kernels in ``_KERNELS`` also apply to other traces in this process.
 """
 
 import contextlib
 import logging
 import sys
-import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 from unittest import mock
@@ -24,13 +37,16 @@ from unittest import mock
 import torch
 import torch._decomp.decompositions  # it registers the decompositions that ``_without_decompositions`` removes
 import torch.utils.checkpoint
+from torch._decomp import decomposition_table, meta_table
 from torch._functorch._aot_autograd import collect_metadata_analysis
+from torch._prims_common import suggest_memory_format
 from torch._subclasses import FakeTensor, FakeTensorMode
-from torch.overrides import TorchFunctionMode
+from torch._subclasses.fake_impls import op_implementations_dict
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import register_dataclass, tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import register_dataclass, tree_leaves, tree_map, tree_map_only
 
-from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
+from tmmu_core.base.errors import UnreadableInput
 
 
 class _NoCheckpoint:
@@ -91,8 +107,6 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
 """Operators that keep their decomposition in training. It makes dropout one kernel; eager CPU mode runs three."""
-_OF_EVERY_MODULE = {*torch.nn.Module().__dict__, "_compiled_call_impl"}  # attributes of ``nn.Module``
-_PLAIN = (bool, int, float, complex, str, type(None))
 
 
 @cache
@@ -165,8 +179,8 @@ def objects_as_containers(output: Any) -> Any:
     while classes := {type(leaf) for leaf in tree_leaves(output) if hasattr(type(leaf), "__dataclass_fields__")}:
         for each in classes:
             register_dataclass(each)
-    known = (torch.Tensor, *_PLAIN)
     output = tree_map(lambda leaf: tuple(leaf) if isinstance(leaf, torch.Size) else leaf, output)
+    known = torch.Tensor | bool | int | float | complex | str | None
     return tree_map(lambda leaf: leaf if isinstance(leaf, known) else tensors_in(leaf, set()), output)
 
 
@@ -180,104 +194,6 @@ def tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
     fields = value if isinstance(value, dict) else getattr(value, "__dict__", {})
     inner = list(value) if isinstance(value, (list, tuple)) else list(fields.values())
     return [found for each in inner for found in tensors_in(each, seen)]
-
-
-@contextlib.contextmanager
-def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
-    """Context manager: on exit, the module and its parts have the attributes that they had on entry.
-
-    Lists and dicts in attributes get their items back. The yielded dict is filled on exit: path of a changed plain
-    attribute → (value on entry, value on exit); ``None`` for an attribute that did not exist.
-    """
-    before = [
-        (path, part, _attributes(part), [(d, dict(d)) for d in (part._parameters, part._buffers, part._modules)])
-        for path, part in module.named_modules()
-    ]
-    changed: dict[str, tuple[Any, Any]] = {}
-    try:
-        yield changed
-    finally:
-        for path, part, attributes, registered in before:
-            for by_name, values in registered:
-                by_name.clear()
-                by_name.update(values)
-            now = _attributes(part)
-            for name in {**attributes, **now}:
-                old, new = attributes.get(name, (None, None)), now.get(name, (None, None))
-                if _is_same(old[1], new[1]) and (name in attributes) == (name in now):
-                    continue
-                changed[f"{path}.{name}".removeprefix(".")] = old[1], new[1]
-                part.__dict__[name] = _restored(*old)
-                if name not in attributes:
-                    del part.__dict__[name]
-
-
-@contextlib.contextmanager
-def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
-    """Context manager: set each attribute to the second value of its pair in ``changed``; restore on exit."""
-    with state_restored(module):
-        for path, (_, new) in changed.items():
-            parent, _, name = path.rpartition(".")
-            module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)
-        yield
-
-
-@contextlib.contextmanager
-def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
-    """Context manager: yield path of a part → names of its plain attributes (numbers, texts) that are read."""
-    paths = {id(part): path for path, part in module.named_modules()}
-    read: dict[str, set[str]] = {}
-
-    def getattribute(self: torch.nn.Module, name: str) -> Any:
-        value = object.__getattribute__(self, name)
-        is_own = name in object.__getattribute__(self, "__dict__") and name not in _OF_EVERY_MODULE
-        if is_own and type(value) in _PLAIN and id(self) in paths:
-            read.setdefault(paths[id(self)], set()).add(name)
-        return value
-
-    with mock.patch.object(torch.nn.Module, "__getattribute__", getattribute):
-        yield read
-
-
-def has_tensors(value: Any) -> bool:
-    """Return whether an attribute contains tensors or weak references (``nn.GRU`` has them to its weights)."""
-    return any(isinstance(leaf, (torch.Tensor, weakref.ref)) for leaf in tree_leaves(value))
-
-
-def _attributes(part: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
-    """Return name → (value, copy of its lists and dicts) of the attributes that ``nn.Module`` does not define."""
-    own = {name: value for name, value in part.__dict__.items() if name not in _OF_EVERY_MODULE}
-    return {name: (value, tree_map(lambda leaf: leaf, value)) for name, value in own.items()}
-
-
-def _is_same(old: Any, new: Any) -> bool:
-    """Return whether two values have the same structure, and identical leaves or equal numbers or texts."""
-    (leaves, kind), (others, other_kind) = tree_flatten(old), tree_flatten(new)
-    return kind == other_kind and all(
-        one is other or (type(one) is type(other) and isinstance(one, (int, float, str)) and one == other)
-        for one, other in zip(leaves, others, strict=True)
-    )
-
-
-def _restored(value: Any, items: Any) -> Any:
-    """Put ``items`` back into the list or dict ``value`` and return it; return ``items`` for another value."""
-    if isinstance(value, list):
-        value[:] = items
-    elif isinstance(value, dict) and items is not value:  # no copy is made of a dict of the user's own class
-        value.clear()
-        value.update(items)
-    else:
-        return items
-    return value
-
-
-class DataIsCopied(TorchFunctionMode):
-    """In this mode ``tensor.data = value`` writes to the tensor, because functional tensors ignore the assignment."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == torch.Tensor.data.__set__ and args[0].shape == args[1].shape:
-            return args[0].data.copy_(args[1])
-        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
@@ -359,3 +275,89 @@ def _without_decompositions(kept: frozenset[str]) -> Iterator[None]:
         for operator, key, kernel in removed:
             operator.py_kernels[key] = kernel
             operator._dispatch_cache.clear()
+
+
+aten = torch.ops.aten
+_RESIZED_LOSSES = tuple(
+    op.default for op in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
+)
+_PRODUCTS = tuple(op.default for op in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
+_COPIES = tuple(op.default for op in (aten.copy, aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter))
+_WEIGHT_INDEX = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
+"""Normalization → position of its weight, whose dtype the statistics have."""
+
+
+def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
+    """Return ``result`` of the fake kernel of ``func``, with the dtypes and storage sizes of the real kernel.
+
+    Raises ``UnreadableInput`` for a product of different dtypes, which the real kernel rejects.
+    """
+    dtypes = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)} if func in _PRODUCTS else ()
+    if len(dtypes) > 1:
+        what = f"{func} has operands of different dtypes: {', '.join(sorted(map(str, dtypes)))}."
+        raise UnreadableInput(what, hint="Give inputs of the dtype of the parameters, such as x.float().")
+    weight = args[_WEIGHT_INDEX[func]] if func in _WEIGHT_INDEX else None
+    if weight is not None and args[0].device.type == "cpu":
+        return result[0], *(statistic.to(weight.dtype) for statistic in result[1:])
+    if func in _RESIZED_LOSSES and not result.dim() and args[0].dim():
+        return (args[0] - args[1]).as_strided((), ())  # a scalar in the storage of all losses
+    if func is aten.col2im.default and args[0].numel() > result.numel():
+        return args[0].new_empty(args[0].numel()).narrow(0, 0, result.numel()).view(result.shape)
+    if func is aten._embedding_bag.default and args[0].device.type == "cpu":
+        bags = result[1].new_empty(len(result[1]) + 1)[:-1] if len(result[1]) else result[1]
+        return result[0], bags, args[2].new_empty(len(args[2]))[: len(result[2])], result[3]
+    if func in _COPIES and all(stride or dim == 1 for stride, dim in zip(args[0].stride(), args[0].shape, strict=True)):
+        whole = args[0].new_empty(args[0].untyped_storage().nbytes() // args[0].element_size())
+        return whole.as_strided(result.shape, result.stride(), result.storage_offset())
+    if func is aten.uniform.default:
+        return torch.empty_like(args[0])
+    if func is aten.mkldnn_rnn_layer.default:  # the kernel runs once on zeros, to get the size of its workspace
+        with unset_fake_temporarily(), torch.enable_grad():
+            zeros = tree_map_only(torch.Tensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), args)
+            workspace_bytes = func(*zeros)[3].nbytes
+        return *result[:3], torch.empty(workspace_bytes, dtype=torch.uint8)
+    return result
+
+
+def _gradient_of_loss(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:
+    return value.new_empty(value.shape)
+
+
+def _batch_norm(mode: Any, func: Any, value: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:
+    with mode:
+        _, *statistics = decomposition_table[func](value, *rest, **kwargs)
+        parameter = next((arg for arg in rest if isinstance(arg, torch.Tensor)), value)
+        if value.device.type == "cpu":
+            statistics[:2] = [statistic.to(parameter.dtype) for statistic in statistics[:2]]
+    return torch.empty_like(value, memory_format=suggest_memory_format(value)), *statistics
+
+
+def _gradient_of_norm(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:
+    with mode:
+        first, *others = decomposition_table[func](gradient, value, *rest, **kwargs)
+    layout = suggest_memory_format(value) if value.dim() > 3 else torch.contiguous_format
+    is_computed = [*rest, *kwargs.values()][-1][0]  # ``output_mask``, which the batch norm's decomposition ignores
+    return torch.empty_like(first, memory_format=layout) if is_computed else None, *others
+
+
+def _ctc_loss(mode: Any, func: Any, scores: torch.Tensor, targets: Any, _: Any, lengths: Any, *rest: Any) -> Any:
+    if not isinstance(lengths, torch.Tensor):
+        longest = max(lengths, default=0)
+    elif targets.dim() == 2:
+        longest = targets.shape[1]
+    else:
+        return NotImplemented
+    steps, batch = scores.shape[:2]
+    return scores.new_empty(batch), scores.new_empty(batch, steps, 2 * longest + 1)
+
+
+_KERNELS = {  # fake kernel → the operators that use it
+    _gradient_of_loss: (aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward),
+    _batch_norm: (aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional),
+    _gradient_of_norm: (aten.native_layer_norm_backward, aten.native_batch_norm_backward),
+    _ctc_loss: (aten._ctc_loss,),
+}
+for _kernel, _packets in _KERNELS.items():
+    for _packet in _packets:
+        for _name in {"default", "Tensor", "no_stats"} & set(_packet.overloads()):
+            meta_table[getattr(_packet, _name)] = op_implementations_dict[getattr(_packet, _name)] = _kernel

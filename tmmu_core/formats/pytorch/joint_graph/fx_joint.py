@@ -26,7 +26,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.pytorch.exported_program import pt2_operators as ops
 from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
-from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import with_real_storage
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor

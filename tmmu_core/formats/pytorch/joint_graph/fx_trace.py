@@ -17,9 +17,8 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_on
 
 import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import objects_as_containers, state_restored
-from tmmu_core.formats.pytorch.joint_graph.fx_random_state import RejectSeeding, random_state_kept
+from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins, fx_state
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import objects_as_containers
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()  # held during a trace, which changes global state of PyTorch and the module's tensors
@@ -165,7 +164,7 @@ def exported_joint(
     mode = fx_fake_tensors.mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
-        stack.enter_context(random_state_kept(module))
+        stack.enter_context(fx_state.random_state_kept(module))
         mode.fake_tensor_converter = FakeTensorConverter()  # the old converter caches flags of the tensors
         values = [each for each in tensors if isinstance(each, torch.Tensor)]
         real = [each for each in values if not hasattr(each, "fake_mode")]
@@ -174,7 +173,7 @@ def exported_joint(
         wholes = [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each.untyped_storage()) for each in parts]
         fake_wholes = list(map(mode.from_tensor, wholes))
         stack.callback(fake_wholes.clear)
-        stack.enter_context(state_restored(module))  # PyTorch restores no attributes of a module with several names
+        stack.enter_context(fx_state.state_restored(module))  # PyTorch does not, for a module with several names
         stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
@@ -239,7 +238,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with state_restored(module) as changed, fx_fake_tensors.DataIsCopied(), RejectSeeding():
+        with fx_state.state_restored(module) as changed, fx_state.DataIsCopied(), fx_state.RejectSeeding():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:

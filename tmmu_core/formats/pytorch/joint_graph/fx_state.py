@@ -1,0 +1,170 @@
+"""State that a trace of a module restores: the module's attributes, and the random generators."""
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+
+from tmmu_core.base.errors import UnreadableInput
+
+FIRST_SEED = 0x7E57_5EED  # first seed of a trace; a forward pass is unlikely to set it
+_OF_EVERY_MODULE = {*torch.nn.Module().__dict__, "_compiled_call_impl"}  # attributes of ``nn.Module``
+_PLAIN = (bool, int, float, complex, str, type(None))
+
+
+@contextlib.contextmanager
+def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
+    """Context manager: on exit, the module and its parts have the attributes that they had on entry.
+
+    Lists and dicts in attributes get their items back. The yielded dict is filled on exit: path of a changed plain
+    attribute → (value on entry, value on exit); ``None`` for an attribute that did not exist.
+    """
+    before = [
+        (path, part, _attributes(part), [(d, dict(d)) for d in (part._parameters, part._buffers, part._modules)])
+        for path, part in module.named_modules()
+    ]
+    changed: dict[str, tuple[Any, Any]] = {}
+    try:
+        yield changed
+    finally:
+        for path, part, attributes, registered in before:
+            for by_name, values in registered:
+                by_name.clear()
+                by_name.update(values)
+            now = _attributes(part)
+            for name in {**attributes, **now}:
+                old, new = attributes.get(name, (None, None)), now.get(name, (None, None))
+                if _is_same(old[1], new[1]) and (name in attributes) == (name in now):
+                    continue
+                changed[f"{path}.{name}".removeprefix(".")] = old[1], new[1]
+                part.__dict__[name] = _restored(*old)
+                if name not in attributes:
+                    del part.__dict__[name]
+
+
+@contextlib.contextmanager
+def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
+    """Context manager: set each attribute to the second value of its pair in ``changed``; restore on exit."""
+    with state_restored(module):
+        for path, (_, new) in changed.items():
+            parent, _, name = path.rpartition(".")
+            module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)
+        yield
+
+
+@contextlib.contextmanager
+def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
+    """Context manager: yield path of a part → names of its plain attributes (numbers, texts) that are read."""
+    paths = {id(part): path for path, part in module.named_modules()}
+    read: dict[str, set[str]] = {}
+
+    def getattribute(self: torch.nn.Module, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        is_own = name in object.__getattribute__(self, "__dict__") and name not in _OF_EVERY_MODULE
+        if is_own and type(value) in _PLAIN and id(self) in paths:
+            read.setdefault(paths[id(self)], set()).add(name)
+        return value
+
+    with mock.patch.object(torch.nn.Module, "__getattribute__", getattribute):
+        yield read
+
+
+def has_tensors(value: Any) -> bool:
+    """Return whether an attribute contains tensors or weak references (``nn.GRU`` has them to its weights)."""
+    return any(isinstance(leaf, (torch.Tensor, weakref.ref)) for leaf in tree_leaves(value))
+
+
+def _attributes(part: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
+    """Return name → (value, copy of its lists and dicts) of the attributes that ``nn.Module`` does not define."""
+    own = {name: value for name, value in part.__dict__.items() if name not in _OF_EVERY_MODULE}
+    return {name: (value, tree_map(lambda leaf: leaf, value)) for name, value in own.items()}
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Return whether two values have the same structure, and identical leaves or equal numbers or texts."""
+    (leaves, kind), (others, other_kind) = tree_flatten(old), tree_flatten(new)
+    return kind == other_kind and all(
+        one is other or (type(one) is type(other) and isinstance(one, (int, float, str)) and one == other)
+        for one, other in zip(leaves, others, strict=True)
+    )
+
+
+def _restored(value: Any, items: Any) -> Any:
+    """Put ``items`` back into the list or dict ``value`` and return it; return ``items`` for another value."""
+    if isinstance(value, list):
+        value[:] = items
+    elif isinstance(value, dict) and items is not value:  # no copy is made of a dict of the user's own class
+        value.clear()
+        value.update(items)
+    else:
+        return items
+    return value
+
+
+class DataIsCopied(TorchFunctionMode):
+    """In this mode ``tensor.data = value`` writes to the tensor, because functional tensors ignore the assignment."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == torch.Tensor.data.__set__ and args[0].shape == args[1].shape:
+            return args[0].data.copy_(args[1])
+        return func(*args, **(kwargs or {}))
+
+
+def default_generators() -> tuple[torch.Generator, ...]:
+    """Return the default generators of the CPU and, if it is in use, of the accelerator."""
+    return (torch.default_generator, *getattr(torch.get_device_module(), "default_generators", ()))
+
+
+@contextlib.contextmanager
+def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
+    """Context manager: restore the states of the default generators and of those in attributes of ``module``."""
+    attributes = [leaf for part in module.modules() for leaf in tree_leaves(dict(vars(part)))]
+    module_generators = [leaf for leaf in attributes if isinstance(leaf, torch.Generator)]
+    states = [(generator, generator.get_state()) for generator in (*default_generators(), *module_generators)]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)
+
+
+class RejectSeeding(TorchFunctionMode):
+    """Mode that raises ``UnreadableInput`` if code sets the state of a default generator, at the next operator or exit.
+
+    The mode sets a new seed at each operator, so it also detects code that restores an earlier state. The seeds change
+    no result, because a trace draws no numbers.
+    """
+
+    seed = FIRST_SEED
+
+    def __enter__(self) -> Any:
+        self._set_seed()
+        return super().__enter__()
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        super().__exit__(kind, *rest)
+        if kind is None:
+            self._check()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not torch.compiler.is_compiling():  # PyTorch compiles bodies of control flow with this mode
+            self._check()
+            self.seed += 1
+            self._set_seed()
+        return func(*args, **(kwargs or {}))
+
+    def _set_seed(self) -> None:
+        self.generators = default_generators()  # each time, because the forward pass may begin to use the accelerator
+        for generator in self.generators:
+            generator.manual_seed(self.seed)
+
+    def _check(self) -> None:
+        for generator in self.generators:
+            if generator.initial_seed() != self.seed:
+                what = f"the forward pass sets the random generator of {str(generator.device)!r} before this operator."
+                raise UnreadableInput(what, hint="Set it before each step, outside of the module.")
