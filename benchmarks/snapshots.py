@@ -107,15 +107,15 @@ def difference_rows() -> Iterator[str]:
 
 def ranks(folder: Path) -> dict[str, float]:
     """Read the snapshots in a folder; return files, seconds, and an upper bound of the memory of all processes."""
-    from tmmu_core.formats.pytorch.snapshot import rank_table
+    from tmmu_core.formats.pytorch.snapshot import torch_snapshot
 
     begun = time.perf_counter()
-    files = rank_table.snapshot_files(folder)
-    found = list(rank_table.summaries(files))
+    files = torch_snapshot.snapshot_files(folder)
+    found = list(torch_snapshot.summaries(files))
     seconds = time.perf_counter() - begun
     assert not any(one.error for one in found)
     own, child = (resource.getrusage(who).ru_maxrss << 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    workers = rank_table.workers_for([path.stat().st_size for _, path in files])
+    workers = torch_snapshot.workers_for([path.stat().st_size for _, path in files])
     return {"files": len(found), "seconds": seconds, "bytes": own + workers * child, "workers": workers}
 
 

@@ -27,7 +27,7 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import snapshot_files
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import Graph, StorageOrigin
 from tmmu_core.graph.native.document import read_whole

@@ -12,7 +12,7 @@ from app.cli.options import STORE, STORE_ENV, argument, flag, option
 from app.cli.resolve import modules_in, open_store
 from app.serving.access import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.errors import require
-from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import snapshot_files
 
 BASE_PATH = "TMMU_BASE_PATH"  # environment variable with the default of --base-path
 MAIN = Path(__file__).resolve().parents[2] / "main.py"

@@ -10,7 +10,7 @@ from app.cli.resolve import open_any, planning_options, print_findings, resolve_
 from app.texts import numbers, totals_text
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference, snapshot_files, summaries
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import RankSummary, largest_difference, snapshot_files, summaries
 from tmmu_core.graph.checks import shape_sources_text
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
