@@ -110,6 +110,7 @@ class Guard:
         access_rules = rules()
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         token = dict(query).get("token", "") if access_rules.token else ""
+        base, _, name = scope["path"].rpartition("/")
         reason = access_rules.refusal(Headers(scope=scope), scope["path"], token)
         if reason and scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": reason[:100]})
@@ -120,19 +121,13 @@ class Guard:
             response = RedirectResponse(address, 303, headers=HEADERS)
             response.set_cookie(COOKIE, access_rules.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await response(scope, receive, send)
-        elif scope["type"] == "http" and (moved := redirect_target(scope["path"], query)) is not None:
-            await RedirectResponse(moved, 307, headers=HEADERS)(scope, receive, send)
+        elif scope["type"] == "http" and name in (FIRST_PAGE, *REDIRECTS):  # a view, an old page or the first page
+            page, tab = REDIRECTS.get(name, (FIRST_PAGE, ""))
+            path = f"{base}/{'' if page == FIRST_PAGE else page}"
+            address = _local_address(path, [*query, ("tab", tab)] if tab else query)
+            await RedirectResponse(address, 307, headers=HEADERS)(scope, receive, send)
         else:
             await self.app(scope, receive, send_with_headers)
-
-
-def redirect_target(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the address to redirect to if ``path`` names a view, an old page or the first page; else ``None``."""
-    base, _, name = path.rpartition("/")
-    if name != FIRST_PAGE and name not in REDIRECTS:
-        return None
-    page, tab = REDIRECTS.get(name, (FIRST_PAGE, ""))
-    return _local_address(f"{base}/{'' if page == FIRST_PAGE else page}", [*query, ("tab", tab)] if tab else query)
 
 
 def _local_address(path: str, query: list[tuple[str, str]]) -> str:

@@ -131,9 +131,23 @@ def draw(shown: Shown, key: str = "graph") -> None:
 
 def _controls(shown: Shown, view: GraphView, part: str) -> None:
     chosen, index = state.choice(), shown.timeline.index
+    matches = _matches(shown, chosen.search)
+
+    def searched(text: str) -> None:
+        state.choose(search=text.strip(), marked="")
+        _select_next(_matches(shown, text))
+
     with controls.row("graph-controls"):
         controls.switch("Shown part", PARTS, **state.bind("graph_part", part))
-        search(shown)
+        options: dict[str, Any] = {"placeholder": "search nodes and attributes", "label_visibility": "collapsed"}
+        options |= {"width": 240, **state.bind("node-search", chosen.search, searched)}
+        st.text_input("Search nodes and attributes", type="search", **options)  # Enter selects the next found node
+        if chosen.search:
+            position = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
+            options = {"icon": ":material/keyboard_arrow_down:", "type": "tertiary", "shortcut": "Shift+Enter"}
+            options |= {"disabled": not matches, "help": "Select the next node found."}
+            label = f"{position}{len(matches):,} found"
+            st.button(label, key="next-node", on_click=_select_next, args=(matches,), **options)
         if part == AROUND:
             hint = "Show the boxes that are at most this number of edges away from the selection."
             widget = state.bind("radius", RADIUS if chosen.radius is None else chosen.radius)
@@ -148,26 +162,6 @@ def _controls(shown: Shown, view: GraphView, part: str) -> None:
         if chosen.opened or chosen.closed:
             hint = "Restore the initially open modules."
             controls.button("Reset", "reset-modules", {"opened": "", "closed": ""}, help=hint)
-
-
-def search(shown: Shown) -> None:
-    """Draw the search for nodes and attributes. Enter selects the largest tensor of the next found node."""
-    chosen = state.choice()
-    matches = _matches(shown, chosen.search)
-
-    def searched(text: str) -> None:
-        state.choose(search=text.strip(), marked="")
-        _select_next(_matches(shown, text))
-
-    options: dict[str, Any] = {"placeholder": "search nodes and attributes", "label_visibility": "collapsed"}
-    options |= {"width": 240, **state.bind("node-search", chosen.search, searched)}
-    st.text_input("Search nodes and attributes", type="search", **options)
-    if chosen.search:
-        position = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
-        options = {"icon": ":material/keyboard_arrow_down:", "type": "tertiary", "shortcut": "Shift+Enter"}
-        options |= {"disabled": not matches, "help": "Select the next node found."}
-        label = f"{position}{len(matches):,} found"
-        st.button(label, key="next-node", on_click=_select_next, args=(matches,), **options)
 
 
 def _matches(shown: Shown, text: str) -> list[str]:

@@ -181,12 +181,22 @@ def draw_snapshot(shown: Shown) -> None:
     assert history is not None
     step = arena_focus.step_of(shown)
     groups = history.totals("category", step)
-    reserved = f"{numbers.short_bytes(history.reserved.at(step))} reserved"
-    title = f"{reserved}, {numbers.short_bytes(sum(group.size for group in groups))} live at #{step:,}"
+    title = f"{numbers.short_bytes(history.reserved.at(step))} reserved, "
+    title += f"{numbers.short_bytes(sum(group.size for group in groups))} live at #{step:,}"
     title += f"; largest: {groups[0].name} {numbers.short_bytes(groups[0].size)}" if groups else ""
     st.html(markup.view_title(title))
     live = job_table().cache.get_or_make(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
-    draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
+    (steps, by_category), fig = live, figure(250)
+    for name, values in by_category.items():
+        filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
+        add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
+    reserved = [history.reserved.at(sample) for sample in steps]
+    add_curve(fig, steps, reserved, "reserved", BAD)
+    fig.add_vline(step, line_width=1, line_dash="dot")
+    fig.update_xaxes(steps_axis(shown.plan.steps))
+    fig.update_yaxes(bytes_axis(max([*reserved, 1])), fixedrange=True)
+    fig.update_layout(showlegend=True, legend={**LEGEND, "traceorder": "normal"})
+    draw_chart(fig, f"reserved.{shown.key}.{step}")
     key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by") or KEYS[0]
     groups, rows = history.totals(key, step), []
     total = sum(group.size for group in groups)
@@ -199,22 +209,6 @@ def draw_snapshot(shown: Shown) -> None:
     note = f"{numbers.of(len(rows), len(groups), 'row')}, largest first"
     table = markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))
     st.html(markup.heading(f"Live bytes by {key}", note) + table)
-
-
-def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dict[str, list[int]]]) -> go.Figure:
-    """Return the figure of the reserved bytes and of ``live``: ``(steps, category → live bytes)``."""
-    steps, by_category = live
-    fig = figure(250)
-    for name, values in by_category.items():
-        filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
-        add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
-    reserved = [history.reserved.at(sample) for sample in steps]
-    add_curve(fig, steps, reserved, "reserved", BAD)
-    fig.add_vline(step, line_width=1, line_dash="dot")
-    fig.update_xaxes(steps_axis(shown.plan.steps))
-    fig.update_yaxes(bytes_axis(max([*reserved, 1])), fixedrange=True)
-    fig.update_layout(showlegend=True, legend={**LEGEND, "traceorder": "normal"})
-    return fig
 
 
 def draw_reuse(shown: Shown) -> None:
