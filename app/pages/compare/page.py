@@ -20,8 +20,8 @@ from tmmu_core.formats.planfile.compare_plans import Comparison
 from tmmu_core.graph.model import MODES, PRESETS
 
 MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
+# Prefixes of Choice.baseline. An entered text with any other prefix is a pasted link.
 BASELINE_KINDS = ("sample", "file", opening.STORE_KIND, "planner", "mode", "preset", "order", "link")
-"""Prefixes of ``Choice.baseline``. An entered text with any other prefix is a pasted link."""
 KIND_LABELS = {  # kinds of changes whose name needs an explanation → label
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",

@@ -26,6 +26,8 @@ from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
 
 MOST_CLASSES = 24
+# (pattern of the weight's id, axis to split) of tensor parallelism (Shoeybi et al., 2019): the first matrix of a pair
+# is split along its output axis, the second along its input axis.
 MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.c_attn.weight", 1),
     ("*.attn.c_proj.weight", 0),
@@ -38,10 +40,8 @@ MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.down_proj.weight", 1),
     ("*.output.dense.weight", 1),
 )
-"""``(pattern of the weight's id, axis to split)`` of tensor parallelism (Shoeybi et al., 2019): the first matrix of a
-pair is split along its output axis, the second along its input axis."""
+# The opacity grows with the size, so that the scale suits a light and a dark background.
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
-"""The opacity grows with the size, so that the scale suits a light and a dark background."""
 HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
 
 

@@ -212,6 +212,7 @@ def test_hostile_names_are_text() -> None:
         at = opened(page, graph=source, tensor="<b>x</b>")
         assert "<img src=x" not in html(at)
         assert "<b>x" not in html(at)
+        assert not at.markdown  # Streamlit draws the string statements of a page script
 
 
 def test_two_drawings_share_a_byte_scale_and_mark_their_own_rows() -> None:
