@@ -73,9 +73,18 @@ def fit_command(
     encode = graph_encoder(output or STREAM)  # reject a file name before the search, which may take long
     with usage_errors():
         allowed = allowed_moves(options.allow, options.max_cost, options.keep_phases, ("--allow", "--max-cost"))
-    limits = (_capacity(request), allowed)
+    by_arena = dict(request.capacities)
+    total = by_arena.pop(ANY_ARENA, None)
+    if total is not None and by_arena:
+        what = "--capacity sets both a limit of all arenas and a limit of one arena."
+        raise UsageError(what, "Use BYTES, or ARENA=BYTES for each arena.")
+    if total is None and not by_arena:  # the limits of --arenas
+        config, unlimited = read_arenas(request.arenas), Arena().capacity_bytes
+        by_arena = {name: arena.capacity_bytes for name, arena in config.items() if arena.capacity_bytes != unlimited}
+    if total is None and not by_arena:
+        raise UsageError("no memory limit is given.", "Use --capacity 8GiB, or --capacity ARENA=8GiB.")
     with source_of_errors("standard input" if graph == STREAM else graph):
-        fitted, size = _search(graph, opened, request, limits, options)
+        fitted, size = _search(graph, opened, request, (Capacity(total, by_arena), allowed), options)
     if output is not None:
         console.write_output(output, encode(fitted.best.plan_input.graph), "the fitted graph")
     if recipe is not None:
@@ -111,21 +120,6 @@ def _search(
         else:
             return fit(initial_candidate(graph, request, progress), *limits, progress, smallest=True), None
     return found.fitted, found.size
-
-
-def _capacity(request: PlanRequest) -> Capacity:
-    """Return the limits of ``--capacity``, else of ``--arenas``."""
-    by_arena = dict(request.capacities)
-    total = by_arena.pop(ANY_ARENA, None)
-    if total is not None and by_arena:
-        what = "--capacity sets both a limit of all arenas and a limit of one arena."
-        raise UsageError(what, "Use BYTES, or ARENA=BYTES for each arena.")
-    if total is None and not by_arena:
-        config, unlimited = read_arenas(request.arenas), Arena().capacity_bytes
-        by_arena = {name: arena.capacity_bytes for name, arena in config.items() if arena.capacity_bytes != unlimited}
-    if total is None and not by_arena:
-        raise UsageError("no memory limit is given.", "Use --capacity 8GiB, or --capacity ARENA=8GiB.")
-    return Capacity(total, by_arena)
 
 
 @contextmanager

@@ -39,7 +39,18 @@ def record_command(
     model, separator, commit = label.rpartition("@")
     if not separator or not model or not commit:
         raise UsageError(f"--as: {label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
-    run_label = Label(model, commit, _time(at), branch)
+    time = datetime.now(UTC)
+    if at is not None:
+        try:
+            is_number = at.isascii() and at.isdigit()
+            time = datetime.fromtimestamp(strict.whole_number(at), UTC) if is_number else datetime.fromisoformat(at)
+            if time.tzinfo is None:
+                raise ValueError
+            time = time.astimezone(UTC)
+        except (ValueError, OverflowError, OSError):
+            hint = "Write 2026-01-31T12:00:00+00:00, the format of git log -1 --format=%cI."
+            raise UsageError(f"--at: {strict.shown(at)} is not a time with a time zone.", hint) from None
+    run_label = Label(model, commit, time, branch)
     url = store_url(store)  # raise errors before planning, which may take long
     resolved = resolve_ignoring_options(plan, request)
     show_warnings(resolved.warnings, on_stderr=True)
@@ -58,21 +69,6 @@ def record_command(
     print_lines(f"{run.model}@{run.commit} on {run.branch} {status}")
     print_lines(f"arena size {extent}, peak {peak}, lower bound {bound}")
     return SUCCESS
-
-
-def _time(text: str | None) -> datetime:
-    if text is None:
-        return datetime.now(UTC)
-    try:
-        if text.isascii() and text.isdigit():
-            return datetime.fromtimestamp(strict.whole_number(text), UTC)
-        time = datetime.fromisoformat(text)
-        if time.tzinfo is None:
-            raise ValueError
-        return time.astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
-        hint = "Write 2026-01-31T12:00:00+00:00, the format of git log -1 --format=%cI."
-        raise UsageError(f"--at: {strict.shown(text)} is not a time with a time zone.", hint) from None
 
 
 @dataclass(frozen=True)

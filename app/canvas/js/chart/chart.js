@@ -217,12 +217,19 @@ export class Chart extends Drawing {
 
   // --- coordinates -----------------------------------------------------------------------------------------------
 
-  /** Fit canvases, rectangles and window to the size of the stage and to the scene. */
+  /** Fit canvases and window to the size of the stage and to the scene. Set the rectangles `plot` (of the picture) and
+   * `strip` (of the live bytes; null if it is hidden). */
   layout() {
     this.fitCanvases();
-    const height = this.plot?.h, isWhole = this.win && !this.isZoomed;
-    Object.assign(this, rectangles(this.width, this.height, this.state));
-    if (this.plot.h !== height) {
+    const previousHeight = this.plot?.h, isWhole = this.win && !this.isZoomed;
+    // All views have the same margins, so that the steps of charts below each other are aligned.
+    const { transposed, strip } = this.state, forStrip = strip ? MARGIN.strip + MARGIN.gap : 0;
+    const x = this.width > 800 ? 108 : 80, y = transposed ? 10 : 8 + forStrip;
+    const w = Math.max(40, this.width - x - MARGIN.right - (transposed ? forStrip : 0));
+    const h = Math.max(40, this.height - MARGIN.bottom - y);
+    const right = { x: x + w + MARGIN.gap, y, w: MARGIN.strip, h }, above = { x, y: 8, w, h: MARGIN.strip };
+    Object.assign(this, { plot: { x, y, w, h }, strip: strip ? (transposed ? right : above) : null });
+    if (h !== previousHeight) {
       this.currentScene = null; // the space for names depends on the height
       if (isWhole) this.win = null;
     }
@@ -520,15 +527,4 @@ export class Chart extends Drawing {
     }
     this.scheduleDraw("over");
   }
-}
-
-/** Return {plot, strip}: the rectangles of picture and live-bytes strip on the stage; strip is null if it is hidden.
- * All views have the same margins, so that the steps of charts below each other are aligned. */
-function rectangles(width, height, { transposed, strip }) {
-  const forStrip = strip ? MARGIN.strip + MARGIN.gap : 0;
-  const x = width > 800 ? 108 : 80, y = transposed ? 10 : 8 + forStrip;
-  const w = Math.max(40, width - x - MARGIN.right - (transposed ? forStrip : 0));
-  const h = Math.max(40, height - MARGIN.bottom - y);
-  const right = { x: x + w + MARGIN.gap, y, w: MARGIN.strip, h }, above = { x, y: 8, w, h: MARGIN.strip };
-  return { plot: { x, y, w, h }, strip: strip ? (transposed ? right : above) : null };
 }

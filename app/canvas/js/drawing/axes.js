@@ -194,7 +194,17 @@ export function drawStrip(pen, frameState) {
     const peakStep = arena.peak_step + 0.5;
     arrowHead(pen, [...plane.point(peakStep, top), ...plane.point(peakStep, peak)], 8);
   });
-  drawLabels(pen, frameState, plane, arena);
+  Object.assign(pen, { fillStyle: look.soft, font: look.font });
+  if (sideways) {
+    Object.assign(pen, { textAlign: "center", textBaseline: "top" });
+    pen.fillText("live bytes", strip.x + strip.w / 2, strip.y + strip.h + 6);
+    return;
+  }
+  Object.assign(pen, { textAlign: "right", textBaseline: "middle" });
+  const extentY = plane.level(extent), middle = strip.y + strip.h / 2 + 6, zeroY = strip.y + strip.h - 4;
+  if (extent) pen.fillText(shortBytes(extent), strip.x - 7, extentY);
+  if (!extent || zeroY - extentY > 11) pen.fillText("0 B", strip.x - 7, zeroY);
+  if (Math.abs(extentY - middle) > 13) pen.fillText("live bytes", strip.x - 7, middle);
 }
 
 /** Return [start, end, most live bytes] of each visible step, or of each pixel if steps are narrower than a pixel. */
@@ -210,19 +220,4 @@ function barsOf(plane, live, steps) {
 function drawCurve(pen, plane, live, steps) {
   const overlap = plane.pixelsPerStep >= 1 ? 0.3 / plane.pixelsPerStep : 0; // hides the seams between wide bars
   for (const [start, end, bytes] of barsOf(plane, live, steps)) fillBox(pen, plane.box(start, end + overlap, 0, bytes));
-}
-
-function drawLabels(pen, { look, strip }, plane, arena) {
-  Object.assign(pen, { fillStyle: look.soft, font: look.font });
-  if (plane.sideways) {
-    Object.assign(pen, { textAlign: "center", textBaseline: "top" });
-    pen.fillText("live bytes", strip.x + strip.w / 2, strip.y + strip.h + 6);
-    return;
-  }
-  Object.assign(pen, { textAlign: "right", textBaseline: "middle" });
-  const extentY = plane.level(arena.extent), middle = strip.y + strip.h / 2 + 6;
-  if (arena.extent) pen.fillText(shortBytes(arena.extent), strip.x - 7, extentY);
-  const zeroY = strip.y + strip.h - 4;
-  if (!arena.extent || zeroY - extentY > 11) pen.fillText("0 B", strip.x - 7, zeroY);
-  if (Math.abs(extentY - middle) > 13) pen.fillText("live bytes", strip.x - 7, middle);
 }

@@ -111,7 +111,9 @@ function columnsOf(plan) {
   const events = drawnSteps(plan, rows, ends), indexOf = new Map(events && Array.from(events, (step, k) => [step, k]));
   const drawn = (step) => (events ? indexOf.get(step) : step);
   const steps = drawn(plan.steps);
-  const nodes = Array.from({ length: steps }, (_, t) => nodeAt(plan, events ? events[t] : t));
+  const hasInputsStep = plan.has_inputs_step ?? plan.steps === plan.execution_order.length + 1;
+  const order = [...(hasInputsStep ? ["@inputs"] : []), ...plan.execution_order];
+  const nodes = Array.from({ length: steps }, (_, t) => order[events ? events[t] : t] ?? "");
   const arenas = names.map((name) => arenaOf(plan, name, storages, { drawn, steps, events, nodes }));
   const spec = {
     slotted: plan.places !== "bytes",
@@ -206,12 +208,6 @@ function drawnSteps(plan, rows, ends) {
   const births = rows.map((row) => row.birth), deaths = rows.map((row) => row.death);
   const reuses = plan.handoffs.map((reuse) => reuse.step);
   return Float64Array.from(new Set([0, plan.steps, ...births, ...deaths, ...ends, ...reuses])).sort();
-}
-
-function nodeAt(plan, step) {
-  const order = plan.execution_order, hasInputsStep = plan.has_inputs_step ?? plan.steps === order.length + 1;
-  if (!hasInputsStep) return order[step] ?? "";
-  return step === 0 ? "@inputs" : (order[step - 1] ?? "");
 }
 
 /** Return the index of the arena shown first, like `main_arena` in app/texts/totals_text.py. */
