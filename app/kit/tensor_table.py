@@ -210,5 +210,4 @@ def selectable_table(frame: pd.DataFrame, key: str, selected: str, *, height: in
             name = name or frame["tensor"].iloc[row]
         state.choose(selected=str(name))
 
-    cell = (rows[0], "tensor") if rows else None
-    clickable_table(frame, key, cell, select, height=height)
+    clickable_table(frame, key, (rows[0], "tensor") if rows else None, select, height=height)

@@ -7,10 +7,9 @@ import { ChartInput } from "./chart_input.js";
 import { charts, Drawing } from "./drawing.js";
 import { drawOverlay } from "../drawing/overlay.js";
 import {
-  drawBandLabel, drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses, Overview,
+  drawBandLabel, drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses, Overview, Raster,
 } from "../drawing/picture.js";
 import { contains, drawClipped, Plane } from "../base/plane.js";
-import { Raster } from "../base/raster.js";
 import { sceneOf, sumOf, VIEWS, searchHits, rowAt } from "../plan/scene.js";
 import { counted, grouped, namerOf } from "../base/formats.js";
 
