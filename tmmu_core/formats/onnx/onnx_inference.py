@@ -120,31 +120,26 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
+        new_shapes: list[tuple[str, TypedShape | None]] = []
+        inferred: Iterable[tuple[str, TypedShape | None]] = new_shapes
         if is_scope(node):
-            inferred = _RULES[node.op_type](node, shapes.get, values)
-        elif new.keys().isdisjoint(node.input):
-            continue
-        else:  # infer nodes after the scope here, because another round of inference for each scope takes long
-            inferred = _after_scope(node, versions.get(node.domain, 0), shapes, values)
+            inferred = _RULES[node.op_type](node, shapes.get, values)  # reads shapes of ``new`` that it yields earlier
+        elif not new.keys().isdisjoint(node.input):  # inferred here: a round of inference for each scope takes long
+            read = [name for name in node.input if name]
+            with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails
+                schema = defs.get_schema(node.op_type, versions.get(node.domain, 0), node.domain)
+                types = {name: helper.make_tensor_type_proto(*shapes[name]) for name in read}
+                data = {name: numpy_helper.from_array(values[name]) for name in read if name in values}
+                for name, kind in shape_inference.infer_node_outputs(schema, node, types, data).items():
+                    if kind.tensor_type.HasField("shape"):
+                        sizes = kind.tensor_type.shape.dim
+                        dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in sizes]
+                        new_shapes.append((name, (kind.tensor_type.elem_type, dims)))
         for name, shape in inferred:
             previous = shapes.get(name)
             if name and shape is not None and (previous is None or _unknowns(shape) < _unknowns(previous)):
                 new[name] = shape
     return new
-
-
-def _after_scope(node: onnx.NodeProto, opset: int, shapes: Mapping[str, TypedShape], values: Values) -> InferredShapes:
-    """Yield the shapes that the onnx package infers for the outputs of one standard node."""
-    read = [name for name in node.input if name]
-    with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails
-        schema = defs.get_schema(node.op_type, opset, node.domain)
-        types = {name: helper.make_tensor_type_proto(*shapes[name]) for name in read}
-        data = {name: numpy_helper.from_array(values[name]) for name in read if name in values}
-        for name, kind in shape_inference.infer_node_outputs(schema, node, types, data).items():
-            if kind.tensor_type.HasField("shape"):
-                sizes = kind.tensor_type.shape.dim
-                dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in sizes]
-                yield name, (kind.tensor_type.elem_type, dims)
 
 
 def _unknowns(shape: TypedShape) -> int:

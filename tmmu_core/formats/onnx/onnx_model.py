@@ -136,22 +136,6 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
                 entry.domain = ""
     if not model.functions:
         return model
-    _check_functions(model)
-    try:
-        flat = inliner.inline_local_functions(model, convert_version=True)
-    except Exception as error:  # the inliner raises bare RuntimeErrors of its own
-        what = f"the model's local functions cannot be inlined: {first_line(error)}"
-        raise UnreadableInput(what, hint="Export the model without functions.") from error
-    called = {_key(node) for node in _nodes(flat.graph)}
-    uninlined = next((function for function in flat.functions if _key(function) in called), None)
-    if uninlined is not None:  # a plan with the function as one node would not contain the memory of its body
-        what = f'the local function "{uninlined.domain}::{uninlined.name}" needs other versions of operator sets.'
-        raise UnreadableInput(what, hint="Export the model with one version of each operator set.")
-    return flat
-
-
-def _check_functions(model: onnx.ModelProto) -> None:
-    """Raise ``UnreadableInput`` if a function calls itself, or the inlined model has too many nodes."""
     bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
     ceiling = limits.ceiling(limits.INLINED_NODES)
@@ -169,6 +153,17 @@ def _check_functions(model: onnx.ModelProto) -> None:
         raise UnreadableInput(what, hint="Export the model without functions.") from error
     if inlined_size(model.graph) > ceiling:
         raise limits.limit_error(limits.INLINED_NODES, "the model with its local functions inlined")
+    try:
+        flat = inliner.inline_local_functions(model, convert_version=True)
+    except Exception as error:  # the inliner raises bare RuntimeErrors of its own
+        what = f"the model's local functions cannot be inlined: {first_line(error)}"
+        raise UnreadableInput(what, hint="Export the model without functions.") from error
+    called = {_key(node) for node in _nodes(flat.graph)}
+    uninlined = next((function for function in flat.functions if _key(function) in called), None)
+    if uninlined is not None:  # a plan with the function as one node would not contain the memory of its body
+        what = f'the local function "{uninlined.domain}::{uninlined.name}" needs other versions of operator sets.'
+        raise UnreadableInput(what, hint="Export the model with one version of each operator set.")
+    return flat
 
 
 def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:

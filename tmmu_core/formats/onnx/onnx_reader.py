@@ -63,7 +63,21 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     Raises ``UnreadableInput`` for damaged and refused models, ``InvalidIrShapes`` for an unknown shape (reason
     ``unknown_shape``) or an operand that nothing defines (``unknown_tensor``).
     """
-    model = _parse(data)
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        what = f"the ONNX model is cut off or damaged (it has {len(data)} bytes)."
+        raise UnreadableInput(what, hint="Copy the file again.") from error
+    what = ""
+    if not model.graph.node:
+        what = "has no nodes"
+    elif not all(isinstance(text, str) for _, graph in onnx_model.graphs(model.graph) for text in _texts(graph)):
+        what = "is damaged: a name in it is not UTF-8"
+    elif not model.opset_import:
+        what = "names no operator set (opset_import)"
+    if what:
+        raise UnreadableInput(f"the ONNX model {what}.", hint="Export the model again.")
+    onnx_model.check_weight_paths(model)
     try:
         return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -160,25 +174,6 @@ def flattened(model: onnx.ModelProto) -> Flat:
     _refuse_unsupported(model)
     flat = flatten(model)
     return without_dead_branches(flat, conditions(flat.model))
-
-
-def _parse(data: bytes) -> onnx.ModelProto:
-    try:
-        model = onnx.ModelProto.FromString(data)
-    except DecodeError as error:
-        what = f"the ONNX model is cut off or damaged (it has {len(data)} bytes)."
-        raise UnreadableInput(what, hint="Copy the file again.") from error
-    fault = ""
-    if not model.graph.node:
-        fault = "has no nodes"
-    elif not all(isinstance(text, str) for _, graph in onnx_model.graphs(model.graph) for text in _texts(graph)):
-        fault = "is damaged: a name in it is not UTF-8"
-    elif not model.opset_import:
-        fault = "names no operator set (opset_import)"
-    if fault:
-        raise UnreadableInput(f"the ONNX model {fault}.", hint="Export the model again.")
-    onnx_model.check_weight_paths(model)
-    return model
 
 
 def _texts(graph: onnx.GraphProto) -> Iterator[Any]:

@@ -152,8 +152,28 @@ def to_perfetto(plan: Plan) -> bytes:
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "execution order"}}]
     for step, node in _nodes(plan):
         events.append({"ph": "X", "name": node, "cat": "node", "pid": 0, "tid": 0, "ts": step, "dur": 1})
-    for number in range(len(plan.arenas)):
-        events += _arena_events(plan, number)
+    for process, arena in enumerate(plan.arenas, 1):
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"arena {arena.name}"}})
+        events.append({"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}})
+        curve = live_bytes(plan, arena.name)
+        changes = np.flatnonzero(np.append(True, curve[1:] != curve[:-1]))
+        steps = curve_points_of(plan).steps[changes].tolist()
+        for step, size in [*zip(steps, curve[changes].tolist(), strict=True), (plan.steps, 0)]:
+            events.append({"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}})
+        rows = np.flatnonzero(plan.arena == process - 1)
+        rows = rows[np.lexsort((plan.offset[rows], plan.birth[rows]))]
+        free: list[int] = []
+        used: list[tuple[int, int]] = []  # (end of the last slice, track): no two slices of a track overlap
+        for row in rows.tolist():
+            tensor, birth, end = plan.row(row), int(plan.birth[row]), int(plan.held_until[row])
+            while used and used[0][0] <= birth:
+                heappush(free, heappop(used)[1])
+            track = heappop(free) if free else len(used)  # without a free track, the tracks 0 … len(used) − 1 are used
+            heappush(used, (end, track))
+            details = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
+            details |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
+            event = {"ph": "X", "name": tensor.tensor_id, "cat": tensor.role, "pid": process, "tid": track + 1}
+            events.append(event | {"ts": birth, "dur": end - birth, "args": details})
     lines = b",\n".join(map(msgspec.json.encode, events))
     other_data = msgspec.json.encode({"warnings": [*remarks(plan), *unplanned_parts(plan)]})
     return b'{"displayTimeUnit": "ms", "otherData": ' + other_data + b', "traceEvents": [\n' + lines + b"\n]}\n"
@@ -163,31 +183,6 @@ def _nodes(plan: Plan) -> Iterator[tuple[int, str]]:
     """Yield ``(step, node)`` of each step; nothing for an instance, which has no nodes."""
     steps = len(plan.execution_order) + plan.has_inputs_step if plan.execution_order else 0
     return ((step, plan.node_at(step)) for step in range(min(steps, plan.steps)))
-
-
-def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
-    arena, process = plan.arenas[number], number + 1
-    yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"arena {arena.name}"}}
-    yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
-    curve = live_bytes(plan, arena.name)
-    changes = np.flatnonzero(np.append(True, curve[1:] != curve[:-1]))
-    steps = curve_points_of(plan).steps[changes].tolist()
-    for step, size in [*zip(steps, curve[changes].tolist(), strict=True), (plan.steps, 0)]:
-        yield {"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}}
-    rows = np.flatnonzero(plan.arena == number)
-    rows = rows[np.lexsort((plan.offset[rows], plan.birth[rows]))].tolist()
-    free: list[int] = []
-    used: list[tuple[int, int]] = []  # (end of the last slice, track): no two slices of a track overlap
-    for row in rows:
-        tensor, birth, end = plan.row(row), int(plan.birth[row]), int(plan.held_until[row])
-        while used and used[0][0] <= birth:
-            heappush(free, heappop(used)[1])
-        track = heappop(free) if free else len(used)  # if no track is free, the tracks 0 … len(used) − 1 are in use
-        heappush(used, (end, track))
-        details = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
-        details |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
-        event = {"ph": "X", "name": tensor.tensor_id, "cat": tensor.role, "pid": process, "tid": track + 1}
-        yield event | {"ts": birth, "dur": end - birth, "args": details}
 
 
 def to_model_explorer(plan: Plan) -> bytes:

@@ -14,7 +14,7 @@ A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff rec
 """
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -197,11 +197,23 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     for record, place in _raw_records(document.unpack(data)):
         if not records and isinstance(record, dict) and "trace_schema" in record:
             document.check_version(record["trace_schema"] or "none", TRACE_SCHEMA, "$.trace_schema")
+        if records and isinstance(records[-1], _Summary):
+            raise UnreadableInput("a record follows the summary.", WRITE_AGAIN, place=place)
+        if not records and (not isinstance(record, dict) or record.get("record") != "allocation_header"):
+            what = 'this is not a trace: its first record is no "allocation_header".'
+            raise UnreadableInput(what, WRITE_AGAIN, place=place)
         try:
-            records.append(_decoded(record, records))
-        except UnreadableInput as error:
-            raise UnreadableInput(error.message, WRITE_AGAIN, place=place) from error
-        hashed += [] if isinstance(records[-1], _Tensor | _Handoff) else [record]
+            read: _Record = msgspec.convert(record, _Record)
+        except msgspec.ValidationError as error:
+            what, path = strict.wrong_field(error)
+            raise UnreadableInput(f"{path}: {what}.", WRITE_AGAIN, place=place) from error
+        if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
+            what = f"{read.tensor_id!r} is in the arena {read.arena}, but its address is in {read.logical_address[0]}."
+            raise UnreadableInput(what, WRITE_AGAIN, place=place)
+        if isinstance(read, _Header) and records:
+            raise UnreadableInput("a second header follows.", WRITE_AGAIN, place=place)
+        records.append(read)
+        hashed += [] if isinstance(read, _Tensor | _Handoff) else [record]
     if not records:
         raise UnreadableInput("the trace is empty.", hint=WRITE_AGAIN)
     header, summary = records[0], records[-1]
@@ -230,25 +242,6 @@ def read_trace(data: bytes, source: str = "") -> Trace:
             plan = replace(plan, notes={**plan.notes, CHANGED: what})
     schemas = (header.trace_schema, header.metric_schema)
     return Trace(plan, *schemas, complete, header.tensor_count, replans, header.tensors_hash)
-
-
-def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
-    """Return a typed record; ``before``: earlier ones. Raises ``UnreadableInput``."""
-    if before and isinstance(before[-1], _Summary):
-        raise UnreadableInput("a record follows the summary.")
-    if not before and (not isinstance(record, dict) or record.get("record") != "allocation_header"):
-        raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
-    try:
-        read: _Record = msgspec.convert(record, _Record)
-    except msgspec.ValidationError as error:
-        what, path = strict.wrong_field(error)
-        raise UnreadableInput(f"{path}: {what}.") from error
-    if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
-        what = f"{read.tensor_id!r} is in the arena {read.arena}, but its address is in {read.logical_address[0]}."
-        raise UnreadableInput(what)
-    if isinstance(read, _Header) and before:
-        raise UnreadableInput("a second header follows.")
-    return read
 
 
 def _raw_records(data: bytes) -> Iterator[tuple[Any, str]]:

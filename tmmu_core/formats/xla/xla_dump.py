@@ -18,7 +18,7 @@ bytes. Allocations of called computations (``thread-local``) have no live ranges
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -127,12 +127,22 @@ def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOr
     base = 0
     omitted: list[int] = []  # bytes of each allocation without live ranges
     for allocation in allocations:
-        own = list(_buffers(allocation, ranges, base, steps))
-        if not own:
+        known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
+        if not known:
             omitted.append(allocation.size)
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # rows are merged by comparing all pairs
             raise limits.limit_error(limits.ALLOCATION_VALUES, f"allocation {allocation.number}")
+        is_constant, is_parameter = (trait in allocation.traits for trait in (", constant", ", parameter "))
+        may_live_out = "maybe-live-out" in allocation.traits
+        first_value = min((ranges[name][0], -size, name) for name, size, _ in known)[2]
+        own = []
+        for name, size, offset in known:
+            birth, last = (0, steps - 1) if is_constant or (is_parameter and not may_live_out) else ranges[name]
+            role = "output" if may_live_out and last == steps - 1 else "activation"
+            role = "input" if is_parameter and name == first_value else role
+            role = "constant" if is_constant else role
+            own.append(Buffer(deque([name]), birth, last + 1, size, base + offset, role))
         rows += _with_gaps(_without_overlaps(_merge_phis(own, allocation.phis), births), allocation.phis)
         base += allocation.size
     if not rows:
@@ -209,19 +219,6 @@ def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
 def _numbers(*digits: str) -> tuple[int, int]:
     first, second = (strict.whole_number(each, MAX_NUMBER) for each in digits)
     return first, second
-
-
-def _buffers(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: int, steps: int) -> Iterator[Buffer]:
-    known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
-    is_constant, is_parameter = (trait in allocation.traits for trait in (", constant", ", parameter "))
-    may_live_out = "maybe-live-out" in allocation.traits
-    first_value = min([(ranges[name][0], -size, name) for name, size, _ in known], default=(0, 0, ""))[2]
-    for name, size, offset in known:
-        birth, last = (0, steps - 1) if is_constant or (is_parameter and not may_live_out) else ranges[name]
-        role = "output" if may_live_out and last == steps - 1 else "activation"
-        role = "input" if is_parameter and name == first_value else role
-        role = "constant" if is_constant else role
-        yield Buffer(deque([name]), birth, last + 1, size, base + offset, role)
 
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
