@@ -171,21 +171,6 @@ def flattened(model: onnx.ModelProto) -> Flat:
                 weight.ClearField(data_field)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
     model = onnx_model.inlined(model)
-    _refuse_unsupported(model)
-    flat = flatten(model)
-    return without_dead_branches(flat, conditions(flat.model))
-
-
-def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
-    """Yield every name in a graph: text, or bytes if it is not UTF-8."""
-    yield graph.name
-    for node in graph.node:
-        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
-        yield from (attribute.name for attribute in node.attribute)
-    yield from (value.name for value in chain(graph.input, graph.output, graph.value_info, graph.initializer))
-
-
-def _refuse_unsupported(model: onnx.ModelProto) -> None:
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for place, graph in onnx_model.graphs(model.graph):
         if graph.sparse_initializer:
@@ -206,6 +191,17 @@ def _refuse_unsupported(model: onnx.ModelProto) -> None:
             refuse_type(value_info)
     if not model.graph.output:
         raise UnreadableInput("the ONNX graph has no outputs.", hint="Export the model again.")
+    flat = flatten(model)
+    return without_dead_branches(flat, conditions(flat.model))
+
+
+def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
+    """Yield every name in a graph: text, or bytes if it is not UTF-8."""
+    yield graph.name
+    for node in graph.node:
+        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    yield from (value.name for value in chain(graph.input, graph.output, graph.value_info, graph.initializer))
 
 
 def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
@@ -283,7 +279,10 @@ class Builder:
         for name in operands:
             if name not in self.tensors:
                 self._add_constant(name, node_id)
-        view = self._view_of(node)
+        is_view = operator_name(node) in VIEWS and node.input[0] != "" and node.input[0] not in self.constant
+        if is_view and node.output[0] in self.results:  # a view of a carried buffer is overwritten before it is copied
+            is_view = view_root(self.tensors, node.input[0]) not in self.carried
+        view = node.input[0] if is_view and not any(node.input[2:]) else ""  # input 2 of Dropout enables training
         written = []
         for i, name in enumerate(node.output):
             schema = None if name in self.read_names else _schema(node, self.versions)
@@ -303,16 +302,6 @@ class Builder:
             params={"shapes": min(sources)} if sources else {},
             scope=self.flat.origins[k].scope,
         )
-
-    def _view_of(self, node: onnx.NodeProto) -> str:
-        """Return the tensor that the first output is a view of; ``""`` if the output is not a view."""
-        if operator_name(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
-            return ""
-        if any(node.input[2:]):  # the third input of Dropout enables training
-            return ""
-        # A result that views a carried buffer would be overwritten before it is copied.
-        is_carried = view_root(self.tensors, node.input[0]) in self.carried
-        return "" if node.output[0] in self.results and is_carried else str(node.input[0])
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
         """Return ``(operand, 0)`` for each operand that is as large as the only output and may be overwritten by it."""

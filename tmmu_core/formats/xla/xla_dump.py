@@ -64,11 +64,6 @@ class Buffer:
         """Names of the values."""
         return "+".join(self.names)
 
-    @property
-    def end(self) -> int:
-        """Byte after the last byte."""
-        return self.offset + self.size
-
 
 @dataclass
 class _Allocation:
@@ -231,13 +226,13 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     for row in sorted(rows, key=lambda row: (row.birth, row.death, row.id.encode())):
         places.setdefault((row.offset, row.size), []).append(row)
     number = {id(row): k for k, row in enumerate(rows)}
-    columns = ("birth", "death", "offset", "end")
-    birth, death, offset, end = (np.array([getattr(row, name) for row in rows], np.int64) for name in columns)
+    columns = ("birth", "death", "offset", "size")
+    birth, death, offset, sizes = (np.array([getattr(row, name) for row in rows], np.int64) for name in columns)
     remaining = []
     for (start, size), same_place in places.items():
         merged: Buffer | None = None
         if len(same_place) > 1:
-            overlapping_rows = np.flatnonzero((offset < start + size) & (start < end))
+            overlapping_rows = np.flatnonzero((offset < start + size) & (start < offset + sizes))
         for row in reversed(same_place):
             if merged is not None:
                 # Other rows that use these bytes after ``row`` ends and before ``merged`` begins.
@@ -265,7 +260,7 @@ def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buf
     for row in sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode())):
         while True:
             death, offset, end = columns[:, : len(separate)]
-            overlapping = np.flatnonzero((row.birth < death) & (offset < row.end) & (row.offset < end))
+            overlapping = np.flatnonzero((row.birth < death) & (offset < row.offset + row.size) & (row.offset < end))
             if not len(overlapping):
                 break
             k = int(overlapping[0])
@@ -277,13 +272,13 @@ def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buf
                 columns[0, k] = other.death
             else:
                 separate[k], columns[0, k] = None, 0
-                merged_end = max(other.end, row.end)
+                merged_end = max(other.offset + other.size, row.offset + row.size)
                 other.names.extend(row.names)
                 row.names, row.offset = other.names, min(other.offset, row.offset)
                 row.size, row.birth = merged_end - row.offset, min(other.birth, row.birth)
                 row.death, row.reuses = max(other.death, row.death), other.reuses
                 row.role = other.role if row.role == "activation" else row.role
-        columns[:, len(separate)] = row.death, row.offset, row.end
+        columns[:, len(separate)] = row.death, row.offset, row.offset + row.size
         separate.append(row)
     return [row for row in separate if row is not None]
 
