@@ -18,17 +18,15 @@ import numpy as np
 
 from benchmarks.wired import nasnet, pnasnet, randwire, searched
 from tests.support.paths import read_graph_file
-from tmmu_core.fitting.order.baselines import baselines
-from tmmu_core.fitting.order.order_memory import measure
+from tmmu_core.fitting.order.order_memory import baselines, measure
 from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, lower_graph, solve_input
 from tmmu_core.fitting.recompute.live_curve import Choice, run
-from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.recompute_model import NEVER, RecomputeModel, recompute_model
-from tmmu_core.fitting.recompute.recompute_search import choice_of
+from tmmu_core.fitting.recompute.recompute_search import boundary, choice_of
 from tmmu_core.fitting.recompute.write_graph import write_graph
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph

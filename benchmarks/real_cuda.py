@@ -34,7 +34,7 @@ import tmmu_core as tmmu
 from benchmarks.real import BUDGETS, FOLDER, PERCENTS, ROOT, commit
 from benchmarks.real_large import MODELS
 from benchmarks.real_steps import STEPS
-from tmmu_core.fitting.pytorch.fx_optimizer import make_optimizer
+from tmmu_core.fitting.pytorch.fx_memory import make_optimizer
 from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.library.torch_fit import TorchFit
 

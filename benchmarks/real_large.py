@@ -16,7 +16,7 @@ from torch.nn import functional
 import tmmu_core as tmmu
 from benchmarks.real import record
 from benchmarks.real_steps import Decoder, Encoder, LanguageModel, Loss, UNet
-from tmmu_core.fitting.layers import grouped_layers
+from tmmu_core.fitting.problem.answer import grouped_layers
 from tmmu_core.formats.pytorch.torch_module import fake_tensors
 from tmmu_core.library.torch_fit import TorchFit
 

@@ -15,9 +15,9 @@ from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
 from tmmu_core.base.errors import Misuse, TmmuError
 from tmmu_core.fitting.move import Kind, Move
-from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
+from tmmu_core.fitting.search.candidates import FittedSize
 from tmmu_core.fitting.search.overviews import WhatIf, curve, what_if
 from tmmu_core.graph.checks import arena_fields
 from tmmu_core.graph.native import native_file

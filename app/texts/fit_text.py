@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from app.texts import numbers
-from tmmu_core.fitting.layers import COLUMNS, fitted_layers, fitted_peak, grouped_layers
-from tmmu_core.fitting.problem.answer import Capacity, Fitted
+from tmmu_core.fitting.problem.answer import COLUMNS, Capacity, Fitted, fitted_layers, fitted_peak, grouped_layers
 from tmmu_core.graph.model import ONE_MEMORY
 
 

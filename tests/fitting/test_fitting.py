@@ -12,10 +12,8 @@ from tests.fitting.random_graphs import all_orders, drawn, model_of
 from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS, Move, recipe
-from tmmu_core.fitting.moves.settings import bisect_size
-from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
+from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted, fitted_layers, fitted_peak
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import (
     Candidate,
@@ -25,7 +23,7 @@ from tmmu_core.fitting.problem.planner_calls import (
     initial_candidate,
     solve_input,
 )
-from tmmu_core.fitting.search.candidates import apply_moves, with_size
+from tmmu_core.fitting.search.candidates import apply_moves, bisect_size, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import largest_that_fits
 from tmmu_core.graph.model import OFFLOAD_ARENA, Dim, Graph, Node, Tensor

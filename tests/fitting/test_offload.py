@@ -7,12 +7,12 @@ from tests.support.golden import SAMPLES
 from tests.support.paths import read_graph_file
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.moves.offload import lists_of_moves, single_moves
 from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, solve_input
+from tmmu_core.fitting.recompute.drop_moves import recover_choice
 from tmmu_core.fitting.recompute.live_curve import run
+from tmmu_core.fitting.recompute.offload import lists_of_moves, single_moves
 from tmmu_core.fitting.recompute.recompute_moves import lists_of_moves as lower_by_recomputing
-from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.graph.model import View
 from tmmu_core.judge.verifier.verify import verify_plan

@@ -8,9 +8,8 @@ import pytest
 from benchmarks.wired import randwire, searched
 from tests.fitting.random_graphs import drawn, least_peak, model_of, trained, tree
 from tests.support.build import graph, node, tensor
-from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam_search, best_first_search
-from tmmu_core.fitting.order.order_memory import measure
+from tmmu_core.fitting.order.order_memory import baselines, hill_valley_order, measure
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.graph.model import Graph
 

@@ -19,11 +19,11 @@ from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import Move, total_cost
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
+from tmmu_core.fitting.recompute.drop_moves import recover_choice
 from tmmu_core.fitting.recompute.live_curve import MOST_FLOPS, Choice, run
-from tmmu_core.fitting.recompute.min_cut import boundary, minimum_cut, nodes_to_recompute
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.fitting.recompute.recompute_moves import lists_of_moves
-from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.recompute_search import boundary, minimum_cut, nodes_to_recompute
 from tmmu_core.fitting.recompute.schedule import schedule_move
 from tmmu_core.fitting.recompute.write_graph import with_drops, write_graph
 from tmmu_core.fitting.search.candidates import apply_moves, plan_moves

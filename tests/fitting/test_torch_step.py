@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 import tmmu_core as tmmu
 from benchmarks.real_steps import STEPS as REAL_STEPS
 from benchmarks.real_steps import Loss, Recurrent
-from tmmu_core.fitting.pytorch import fx_eager, fx_executed, fx_optimizer, fx_step
+from tmmu_core.fitting.pytorch import fx_eager, fx_executed, fx_memory, fx_step
 from tmmu_core.fitting.pytorch.fx_memory import LiveBytes
 from tmmu_core.library.torch_fit import TorchFit
 
@@ -243,7 +243,7 @@ def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
     assert abs(fit.eager_peak_bytes - found["measured_peak_bytes"]) <= 0.01 * found["measured_peak_bytes"]
     assert found["gradients_equal"]
-    trained = fx_optimizer.OPTIMIZERS.get(optimizer, optimizer)(module.parameters())
+    trained = fx_memory.OPTIMIZERS.get(optimizer, optimizer)(module.parameters())
     for _ in range(7):
         trained.zero_grad()
         with LiveBytes([x, *module.parameters(), *tree_leaves([*trained.state.values()])]) as live:

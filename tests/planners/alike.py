@@ -21,8 +21,8 @@ from tests.support.paths import ROOT
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.recompute.live_curve import Choice, run
-from tmmu_core.fitting.recompute.min_cut import boundary, nodes_to_recompute
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
+from tmmu_core.fitting.recompute.recompute_search import boundary, nodes_to_recompute
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.auto import skyline
 from tmmu_core.planners.columns import SAFE, columns

@@ -48,7 +48,7 @@ class Recorder:
 
 USERS = (
     *("planners.greedy", "planners.exact.search_tables", "planners.exact.branch_and_bound", "planners.exact.lns"),
-    *("planners.auto", "fitting.recompute.min_cut", "fitting.recompute.live_curve"),
+    *("planners.auto", "fitting.recompute.recompute_search", "fitting.recompute.live_curve"),
     *("planners.reuse.local_search", "planners.reuse.cost_bound"),
 )
 """Modules that call the library."""

@@ -22,12 +22,11 @@ from tests.support.build import chain
 from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.fitting.move import KINDS
-from tmmu_core.fitting.moves import offload
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
-from tmmu_core.fitting.recompute import recompute_moves
+from tmmu_core.fitting.recompute import offload, recompute_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.canonical_hashes import ir_hash

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.moves.settings import FittedSize, bisect_size
-from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
+from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted, fitted_layers, fitted_peak
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.fitting.search.candidates import FittedSize, bisect_size
 from tmmu_core.fitting.search.size_search import search_sizes
 from tmmu_core.formats.pytorch.caching_allocator import OutOfMemory, reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph

@@ -15,10 +15,9 @@ from app.cli.resolve import graph_encoder, open_any, progress_on_terminal, show_
 from app.texts import numbers
 from app.texts.fit_text import bound_lines, module_table, peak_text, result_text, unknown_operators
 from tmmu_core.base.errors import source_of_errors
-from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.move import recipe as recipe_document
-from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity, Fitted
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity, Fitted, fitted_layers, fitted_peak
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import largest_that_fits, smallest_mesh

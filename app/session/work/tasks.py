@@ -6,10 +6,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from app.session.work.workers import TaskContext, TaskNotFinished
 from tmmu_core.fitting.move import Kind, Move
-from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
-from tmmu_core.fitting.search.candidates import plan_moves
+from tmmu_core.fitting.search.candidates import FittedSize, plan_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import largest_that_fits
 from tmmu_core.formats.open_file import read_any, read_at_sizes

@@ -21,7 +21,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.graph.model import OFFLOAD_ARENA, Node
+from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import storage_writers
 from tmmu_core.liveness.live_ranges import permitted_reuses, saved_tensors
@@ -203,9 +203,22 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
     fixed = (node for node in order if operator_of(nodes[node].instr).keeps_position)
     extra = [*pairwise(fixed), *_overwrite_edges(liveness)]
     edges = np.concatenate([np.stack([before, after], axis=1), np.array(extra, np.int64).reshape(-1, 2)])
-    if keep_phases:
-        edges = np.concatenate([edges, np.array([*_phase_edges(edges, nodes, order)], np.int64).reshape(-1, 2)])
-    return edges
+    if not keep_phases:
+        return edges
+    # A section is a run of nodes of one phase. Its last nodes, without a successor in it, run before the first nodes of
+    # the next section. The gradients of results are a section: they exist when the backward pass begins.
+    phases = groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))
+    sections = [list(section) for _, section in phases]
+    section_of = np.full(len(nodes), -1, np.int64)
+    for number, section in enumerate(sections):
+        section_of[section] = number
+    inner_edges = edges[section_of[edges[:, 0]] == section_of[edges[:, 1]]]
+    has_successor, has_predecessor = (set(column) for column in inner_edges.T.tolist())
+    extra = []
+    for section, next_section in pairwise(sections):
+        firsts = [k for k in next_section if k not in has_predecessor]
+        extra += [(k, first) for k in section if k not in has_successor for first in firsts]
+    return np.concatenate([edges, np.array(extra, np.int64).reshape(-1, 2)])
 
 
 def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
@@ -230,24 +243,6 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
                 last_write, reads_since = k, []
             else:
                 reads_since.append(k)
-
-
-def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges from the last nodes of each section (successive nodes of one phase) to the first nodes of the next.
-
-    The last nodes have no successor in their section, and the first nodes have no predecessor in theirs. The gradients
-    of results form a section of their own, because they exist when the backward pass begins.
-    """
-    phases = groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))
-    sections = [list(section) for _, section in phases]
-    section_of = np.full(len(nodes), -1, np.int64)
-    for number, section in enumerate(sections):
-        section_of[section] = number
-    inner_edges = edges[section_of[edges[:, 0]] == section_of[edges[:, 1]]]
-    has_successor, has_predecessor = (set(column) for column in inner_edges.T.tolist())
-    for section, next_section in pairwise(sections):
-        firsts = [k for k in next_section if k not in has_predecessor]
-        yield from ((k, first) for k in section if k not in has_successor for first in firsts)
 
 
 def _candidates(

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam_search, best_first_search
-from tmmu_core.fitting.order.order_memory import allocate_late, free_early, measure
+from tmmu_core.fitting.order.order_memory import allocate_late, baselines, free_early, hill_valley_order, measure
 from tmmu_core.fitting.order.order_model import I64, OrderModel, order_model
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
@@ -81,12 +80,9 @@ def best_order(
         if best.peak == best.bound or (goal is not None and best.peak <= goal) or not watch("orders"):
             return best
     start, method = best.order, best.method
-    for name, order in (
-        ("hills", hill_valley_order(model, start)),
-        ("late", allocate_late(model, start)),
-        ("early", free_early(model, start)),
-    ):
-        best.record(f"{method}, {name}", order)
+    best.record(f"{method}, hills", hill_valley_order(model, start))
+    best.record(f"{method}, late", allocate_late(model, start))
+    best.record(f"{method}, early", free_early(model, start))
     if states is None or (goal is not None and best.peak <= goal):
         return best
     if best.peak > best.bound and watch("beam"):

@@ -5,9 +5,6 @@ input of the same shape and dtype. Views are excluded: their element layout is u
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
-
-import msgspec
 
 from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.planner_calls import PlanInput
@@ -36,16 +33,6 @@ def missing_pairs(node: Node, tensors: dict[str, Tensor]) -> Pairs:
 def permitted_pairs(node: Node) -> Pairs:
     """Return the pairs that a node lists; none for the permissions ``any`` and ``none``."""
     return () if isinstance(node.inplace, str) or node.inplace is None else node.inplace
-
-
-def apply_inplace(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Apply a move whose ``details`` are ``{"pairs": [[node id, [[input, output], …]], …]}``."""
-    added = {node_id: tuple((i, o) for i, o in pairs) for node_id, pairs in move.details["pairs"]}
-    nodes = list(plan_input.graph.nodes)
-    for k, node in enumerate(nodes):
-        if node.node_id in added:
-            nodes[k] = msgspec.structs.replace(node, inplace=(*permitted_pairs(node), *added[node.node_id]))
-    return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, nodes=tuple(nodes)))
 
 
 def missing_permissions(plan_input: PlanInput, nodes: Collection[str] | None = None) -> Move | None:

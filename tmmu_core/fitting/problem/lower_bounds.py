@@ -10,7 +10,7 @@
 The extent of an arena is at least the largest of these bounds. Every storage except one is rounded up to the alignment.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,11 +20,10 @@ from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.in_place import missing_pairs, permitted_pairs
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, bounds, extents
 from tmmu_core.graph.checks import read_arenas
-from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
+from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.liveness.analyse import bytes_of_tensors
 from tmmu_core.liveness.timeline import Liveness, view_roots
-from tmmu_core.plans.model import Plan
 
 OUTPUTS = "@outputs"  # the moment after the last node, at which all graph outputs are live
 
@@ -63,47 +62,29 @@ def alignments_of(plan_input: PlanInput, arenas: Iterable[str]) -> dict[str, int
     return {name: config.get(name, Arena()).alignment_bytes for name in arenas}
 
 
-def lower_bound(
-    start: Candidate, allowed: Iterable[Kind], always_live: Sequence[Sequence[int]] | None = None
-) -> LowerBound:
+def lower_bound(start: Candidate, allowed: Iterable[Kind], always_live: list[list[int]] | None = None) -> LowerBound:
     """Return the lower bound of all plans that the allowed moves can reach from ``start``.
 
     ``always_live``: node → storages that are live when it first runs, with any moves.
     """
-    kinds = frozenset(allowed)
+    kinds, found = frozenset(allowed), list[ArenaBound]()
     if not kinds:  # the planner is fixed too
         sizes = extents(start.plan).items()
         return LowerBound(tuple(ArenaBound(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
     if not kinds & {"order", "recompute", "offload", "inplace"}:
-        return LowerBound(tuple(_bounds_in_order(start.plan)))
-    return LowerBound(tuple(_bounds_by_step(start.plan_input, start.liveness, "inplace" in kinds, always_live)))
-
-
-def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
-    """Return the bound raised to ``needs``: arena → bytes that all orders need."""
-    why = "every order has at least this many live bytes at some step"
-    pairs = ((old, ArenaBound(old.arena, needs.get(old.arena, 0), "", (), why)) for old in bound.arenas)
-    return LowerBound(tuple(max(pair, key=lambda bound: bound.bytes) for pair in pairs))
-
-
-def _bounds_in_order(plan: Plan) -> Iterator[ArenaBound]:
-    for name, least in bounds(plan).items():
-        arena = plan.arena_of[name]
-        step = plan.node_at(arena.witness_step) if arena.witness_step >= 0 else ""
-        yield ArenaBound(name, least, step, arena.witness, "live at the same step of this order")
-
-
-def _bounds_by_step(
-    plan_input: PlanInput, liveness: Liveness, may_add_pairs: bool, always_live: Sequence[Sequence[int]] | None
-) -> Iterator[ArenaBound]:
-    storages = liveness.storages
-    for number, (arena, alignment) in enumerate(alignments_of(plan_input, liveness.arenas).items()):
-        if arena == OFFLOAD_ARENA:
+        for name, least in bounds(start.plan).items():
+            arena = start.plan.arena_of[name]
+            step = start.plan.node_at(arena.witness_step) if arena.witness_step >= 0 else ""
+            found.append(ArenaBound(name, least, step, arena.witness, "live at the same step of this order"))
+        return LowerBound(tuple(found))
+    liveness, storages = start.liveness, start.liveness.storages
+    for number, (name, alignment) in enumerate(alignments_of(start.plan_input, liveness.arenas).items()):
+        if name == OFFLOAD_ARENA:
             continue
-        sizes = storages.size[storages.persistent & (storages.arena == number)].tolist()
-        persistent, persistent_padding = _aligned_sum(sizes, alignment)
-        bound = ArenaBound(arena, persistent - persistent_padding, "", (), "persistent storages are live at every step")
-        for live_set in live_sets(liveness, number, alignment, may_add_pairs, always_live):
+        persistent_sizes = storages.size[storages.persistent & (storages.arena == number)].tolist()
+        persistent, persistent_padding = _aligned_sum(persistent_sizes, alignment)
+        bound = ArenaBound(name, persistent - persistent_padding, "", (), "persistent storages are live at every step")
+        for live_set in live_sets(liveness, number, alignment, "inplace" in kinds, always_live):
             other_bytes, padding = _aligned_sum(live_set.sizes.values(), alignment)
             needed = persistent + other_bytes - max(persistent_padding, padding) - live_set.reused
             if needed > bound.bytes:
@@ -111,8 +92,16 @@ def _bounds_by_step(
                 names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
                 why = live_set.why + f"; in-place reuse saves {short_bytes(live_set.reused)}" * (live_set.reused > 0)
                 why += f"; persistent tensors add {short_bytes(persistent)}" * (persistent > 0)
-                bound = ArenaBound(arena, needed, live_set.step, tuple(names), why)
-        yield bound
+                bound = ArenaBound(name, needed, live_set.step, tuple(names), why)
+        found.append(bound)
+    return LowerBound(tuple(found))
+
+
+def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
+    """Return the bound raised to ``needs``: arena → bytes that all orders need."""
+    why = "every order has at least this many live bytes at some step"
+    pairs = ((old, ArenaBound(old.arena, needs.get(old.arena, 0), "", (), why)) for old in bound.arenas)
+    return LowerBound(tuple(max(pair, key=lambda bound: bound.bytes) for pair in pairs))
 
 
 def _aligned_sum(sizes: Collection[int], alignment: int) -> tuple[int, int]:
@@ -131,11 +120,7 @@ class LiveSet(NamedTuple):
 
 
 def live_sets(
-    liveness: Liveness,
-    arena: int,
-    alignment: int,
-    may_add_pairs: bool,
-    always_live: Sequence[Sequence[int]] | None = None,
+    liveness: Liveness, arena: int, alignment: int, may_add_pairs: bool, always_live: list[list[int]] | None = None
 ) -> Iterator[LiveSet]:
     """Yield live sets of an arena: the loading of the inputs, the end, and one or two for each node."""
     timeline, storages = liveness.timeline, liveness.storages
@@ -162,16 +147,11 @@ def live_sets(
         live = sizes_of([*reads, *writes]) | undropped
         reused = 0
         if len(node.outputs) == 1 and len(live) > len(inputs):
-            sources = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_add_pairs)]
+            overwritable = range(len(reads)) if node.inplace in (None, "any") else [i for i, _ in permitted_pairs(node)]
+            added = missing_pairs(node, tensors) if may_add_pairs else ()  # none for ``any``
+            sources = [storage_of[reads[i]] for i in (*overwritable, *(i for i, _ in added))]
             reused = max((-(-inputs[s] // alignment) * alignment for s in sources if s in inputs), default=0)
         why = "the node reads and writes them in one step" + (", or no move frees them" if undropped else "")
         yield LiveSet(node.node_id, live, why, reused)
         if reused:
             yield LiveSet(node.node_id, inputs, "the node reads them, and they are live one step earlier")
-
-
-def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_add_pairs: bool) -> list[int]:
-    """Return the positions of inputs that the output may overwrite, after in-place moves if ``may_add_pairs``."""
-    if node.inplace is None or node.inplace == "any":
-        return list(range(len(node.inputs)))
-    return [i for i, _ in (*permitted_pairs(node), *(missing_pairs(node, tensors) if may_add_pairs else ()))]

@@ -5,7 +5,7 @@ lowered graph has the live ranges of the request. So moves do not depend on the 
 without options. No other module of ``fitting`` calls planners.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,39 +47,30 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
     # A graph without backward nodes is planned in mode ``inference``, which runs forward nodes only.
     if all(node.phase != "backward" for node in nodes):
         nodes = [msgspec.structs.replace(node, phase="forward") for node in nodes]
-    saved = _saved_for_backward(timeline) if timeline.mode == "forward" and timeline.retain else []
-    outputs = [name for name in dict.fromkeys((*graph.outputs, *saved)) if name not in removed]
+    outputs = dict.fromkeys(graph.outputs)
+    if timeline.mode == "forward" and timeline.retain:
+        # Keep saved tensors and their bases, except those that are persistent, or neither computed nor loaded.
+        roots, _ = view_roots(index)
+        has_bytes = ((index.producer >= 0) | index.is_input | (index.base >= 0)) & ~index.is_persistent
+        saved = [k for i, tensor in enumerate(graph.tensors) if tensor.saved_for_backward for k in (i, int(roots[i]))]
+        outputs |= dict.fromkeys(index.tensor_ids[k] for k in saved if has_bytes[k])
     keeps_saved = timeline.mode == "backward" and timeline.retain
-    tensors = [
-        msgspec.structs.replace(
-            tensor,
-            saved_for_backward=tensor.saved_for_backward and keeps_saved,
-            remat=False,
-            must_not_alias=tuple(name for name in tensor.must_not_alias if name not in removed),
-        )
-        for tensor in graph.tensors
-        if tensor.id not in removed
-    ]
+    tensors = []
+    for tensor in [tensor for tensor in graph.tensors if tensor.id not in removed]:
+        separate = tuple(name for name in tensor.must_not_alias if name not in removed)
+        marks = {"saved_for_backward": tensor.saved_for_backward and keeps_saved, "remat": False}
+        tensors.append(msgspec.structs.replace(tensor, must_not_alias=separate, **marks))
     bounds = {name: Dim(min(graph.dims[name].min, size), size) for name, size in dims.items() if name in graph.dims}
     return msgspec.structs.replace(
         graph,
         tensors=tuple(tensors),
         nodes=tuple(nodes),
-        outputs=tuple(outputs),
+        outputs=tuple(name for name in outputs if name not in removed),
         dims=graph.dims | bounds,
         assumed=assumed_at(graph, dims),
         safepoints=tuple(filter(frozenset(timeline.order).__contains__, graph.safepoints)),
         execution_order=timeline.order,
     )
-
-
-def _saved_for_backward(timeline: Timeline) -> list[str]:
-    """Return the saved tensors and their bases, except those that are persistent, or neither computed nor loaded."""
-    index = timeline.index
-    roots, _ = view_roots(index)
-    has_bytes = ((index.producer >= 0) | index.is_input | (index.base >= 0)) & ~index.is_persistent
-    saved = [i for i, tensor in enumerate(timeline.graph.tensors) if tensor.saved_for_backward]
-    return [index.tensor_ids[k] for i in saved for k in (i, int(roots[i])) if has_bytes[k]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,17 +152,14 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
     if request.is_one_memory:  # store the option in the fitted graph
         lowered = in_one_memory(lowered)
     plan_input = PlanInput(lowered, planner, options, config)
-    warnings = (*_option_warnings(request), *result.warnings, *remarks(result.plan), *unplanned_parts(result.plan))
-    return Candidate(plan_input, (), solve_input(plan_input), warnings)
-
-
-def _option_warnings(request: PlanRequest) -> Iterator[str]:
-    options = option_texts(request)
-    unused = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in options]
+    given, warnings = option_texts(request), []
+    unused = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
     if unused:
-        yield f"These options have no effect on fit: {', '.join(unused)}."
+        warnings.append(f"These options have no effect on fit: {', '.join(unused)}.")
     if request.capacities and any("capacity_bytes" in arena for arena in arena_fields(request.arenas).values()):
-        yield "--capacity replaces the capacities in --arenas."
+        warnings.append("--capacity replaces the capacities in --arenas.")
+    warnings += (*result.warnings, *remarks(result.plan), *unplanned_parts(result.plan))
+    return Candidate(plan_input, (), solve_input(plan_input), tuple(warnings))
 
 
 def solve_input(plan_input: PlanInput) -> Solution:

@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tmmu_core.fitting.pytorch.fx_engine import ACCUMULATED
-from tmmu_core.fitting.pytorch.fx_memory import scratch_bytes, with_scratch
-from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
+from tmmu_core.fitting.pytorch.fx_memory import Optimizer, scratch_bytes, with_optimizer, with_scratch
 from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
@@ -65,7 +64,10 @@ def eager_step(
         named_inputs = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
         inputs = [recorder.declare(*pair, "input") for pair in named_inputs if isinstance(pair[1], torch.Tensor)]
         try:
-            result = _run(module, args, kwargs, recorder)
+            with recorder, torch.enable_grad():
+                result = module(*args, **kwargs)
+                recorder.phase = "backward"
+                backward_from(result)
         except Exception as error:  # any error of the model's code under fake tensors
             raise trace_error(error, name, module) from error
         finally:
@@ -100,14 +102,10 @@ def gradients_of_zeros(module: Any, names: Collection[str]) -> Iterator[None]:
             parameter.grad = gradient
 
 
-def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
-    """Run forward and backward; return the module's result, which the caller keeps until the step ends."""
-    with recorder, torch.enable_grad():
-        result = module(*args, **kwargs)
-        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-        recorder.phase = "backward"
-        torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
-        return result
+def backward_from(result: Any) -> None:
+    """Run the backward pass from the tensors in ``result`` that require a gradient, with gradients of ones."""
+    outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
 class EagerRecorder(TorchDispatchMode):
@@ -188,8 +186,12 @@ class EagerRecorder(TorchDispatchMode):
         leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         values = {leaf.untyped_storage()._cdata: leaf for leaf in leaves}
         outputs = [self.declare(node_id, value, role) for address, value in values.items() if address not in known]
-        pairs = []
-        for address in dict.fromkeys(_written(func, args, kwargs)):
+        schema, pairs = getattr(func, "_schema", None), []
+        arguments = schema.arguments if schema is not None else ()
+        is_written = [argument.alias_info is not None and argument.alias_info.is_write for argument in arguments]
+        written = [kwargs.get(a.name) if k >= len(args) else args[k] for k, a in enumerate(arguments) if is_written[k]]
+        tensors = [leaf for leaf in tree_leaves(written) if isinstance(leaf, torch.Tensor)]
+        for address in dict.fromkeys(tensor.untyped_storage()._cdata for tensor in tensors):
             old = self.name_of[address]
             before = self.tensors[old]
             if old in self.updated:
@@ -238,13 +240,3 @@ class EagerRecorder(TorchDispatchMode):
             origins=self.origins,
         )
         return with_scratch(graph, self.scratch)
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:
-    """Yield the addresses of the storages that an operator writes to."""
-    schema = getattr(func, "_schema", None)
-    for k, argument in enumerate(schema.arguments if schema is not None else ()):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            for leaf in tree_leaves(kwargs.get(argument.name) if k >= len(args) else args[k]):
-                if isinstance(leaf, torch.Tensor):
-                    yield leaf.untyped_storage()._cdata

@@ -7,8 +7,8 @@ is also an input, is returned again, or has other strides than its parameter. Ea
 If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -44,29 +44,51 @@ def with_engine(
     start = _BackwardStart(graph, frozenset(gradient.leaf for gradient in gradients))
     start.add_results(results)
     graph = start.graph_with_sums()
-    end = _BackwardEnd({tensor.id: tensor for tensor in graph.tensors}, dict(start.sum_of_leaf))
-    end.add_sums(gradients)
+    tensors, nodes = {tensor.id: tensor for tensor in graph.tensors}, list(graph.nodes)
+    final = dict(start.sum_of_leaf)
+
+    def add_node(name: str, held: Iterable[str], outputs: tuple[str, ...]) -> None:
+        """Add a node that reads the tensors ``held`` and all gradients, so that it runs last."""
+        reads = tuple(dict.fromkeys([*final.values(), *held]))
+        nodes.append(Node(name, TANGENT, reads, outputs, "backward", "none"))
+
+    def replace_gradient(leaf: str, suffix: str, held: Iterable[str]) -> None:
+        name, like = _unused_name(tensors, f"{leaf}.{suffix}"), tensors[leaf]
+        tensors[name] = Tensor(name, like.shape, like.dtype, "gradient", alias_group_id=name)
+        add_node(name, held, (name,))
+        final[leaf] = name
+
+    returned = [gradient.tensor for gradient in gradients]  # all are live until the last sum
+    for gradient in gradients:
+        if gradient.leaf in final:
+            replace_gradient(gradient.leaf, "grad_sum", returned)
+        else:
+            final[gradient.leaf] = gradient.tensor
     copied = {(gradient.leaf, gradient.tensor) for gradient in gradients if gradient.is_copied} | start.copied
-    end.add_copies({copy for copy in copied if copy[0] not in accumulated})
+    for leaf in [leaf for leaf, name in final.items() if (leaf, name) in copied and leaf not in accumulated]:
+        replace_gradient(leaf, "grad_copy", ())
+    existing = {leaf: f"{leaf}{ACCUMULATED}" for leaf in accumulated}
+    for leaf, name in existing.items():
+        tensors[name] = msgspec.structs.replace(tensors[leaf], id=name, role="buffer", view=None)
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
-    end.add_end(accumulated, sorted(held) if has_optimizer else ())
-    if has_optimizer:
-        for name in {view_root(end.tensors, tensor) for tensor in held}:
-            # The caller holds the gradient. A member of an alias group is not recomputed.
-            end.tensors[name] = msgspec.structs.replace(end.tensors[name], alias_group_id=name)
-    returned = {gradient.tensor for gradient in gradients}.difference(graph.inputs)
-    freed = returned | held if has_optimizer else returned - held
+    if existing or (held and has_optimizer):  # the node updates the existing gradients
+        add_node("backward_end", [*existing.values(), *(sorted(held) if has_optimizer else ())], ())
+    final |= existing
+    for name in {view_root(tensors, tensor) for tensor in held} if has_optimizer else ():
+        # The caller holds the gradient. A member of an alias group is not recomputed.
+        tensors[name] = msgspec.structs.replace(tensors[name], alias_group_id=name)
+    freed = set(returned).difference(graph.inputs)
+    freed = freed | held if has_optimizer else freed - held
     kept = [name for name in graph.outputs if name not in freed]
-    kept += [name for name in end.final.values() if not end.tensors[name].persistent]
-    nodes = (*graph.nodes, *end.nodes)
+    kept += [name for name in final.values() if not tensors[name].persistent]
     graph = msgspec.structs.replace(
         graph,
-        tensors=tuple(end.tensors.values()),
-        nodes=nodes,
+        tensors=tuple(tensors.values()),
+        nodes=tuple(nodes),
         outputs=tuple(dict.fromkeys(kept)),
         execution_order=tuple(node.node_id for node in nodes),
     )
-    return graph, end.final
+    return graph, final
 
 
 class _BackwardStart:
@@ -94,8 +116,17 @@ class _BackwardStart:
         for root, group in groups.items():
             if root in self.tangents:
                 self._add_sum_of_storage(root, group)
+                continue
+            held = self._add_caller_gradients(group)
+            leaf = next((name for name in self.leaves if view_root(self.tensors, name) == root), root)
+            size = fixed_bytes(self.tensors[leaf])
+            if len(group) == 1 and not self._is_new(*group[0], size):
+                self.sum_of_leaf[leaf] = held[0]
+                self.copied |= {(leaf, held[0])} if group[0][0] == leaf else set()
             else:
-                self._add_sum_of_leaf(root, group)
+                total = self.sum_of_leaf[leaf] = self._declare(f"{leaf}.result_gradient", size)
+                node = Node(total, TANGENT, (), (total,), "backward")
+                self._add_sum(node, (total,), self._copies_while_summed(root, group, size), size)
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
         """Sum the gradients of ``group`` in the largest tangent, except of results that have another tangent."""
@@ -114,24 +145,10 @@ class _BackwardStart:
         if [size for _, size in parts] == [fixed_bytes(total)]:
             return
         self._add_caller_gradients(parts)
-        live_count = _tensors_while_summed(self._is_new(root, parts, fixed_bytes(total)))
+        copies_of_sum = self._copies_while_summed(root, parts, fixed_bytes(total))
         # A member of an alias group is not recomputed.
         self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)
-        self._add_sum(tangents[-1], tangents[-1].outputs, live_count - 1, fixed_bytes(total))
-
-    def _add_sum_of_leaf(self, root: str, group: list[tuple[str, int]]) -> None:
-        held = self._add_caller_gradients(group)
-        leaf = next((name for name in self.leaves if view_root(self.tensors, name) == root), root)
-        size = fixed_bytes(self.tensors[leaf])
-        is_new = self._is_new(root, group, size)
-        if len(group) == 1 and not is_new[0]:
-            self.sum_of_leaf[leaf] = held[0]
-            if group[0][0] == leaf:
-                self.copied.add((leaf, held[0]))
-            return
-        total = self._declare(f"{leaf}.result_gradient", size)
-        self.sum_of_leaf[leaf] = total
-        self._add_sum(Node(total, TANGENT, (), (total,), "backward"), (total,), _tensors_while_summed(is_new) - 1, size)
+        self._add_sum(tangents[-1], tangents[-1].outputs, copies_of_sum, fixed_bytes(total))
 
     def _add_caller_gradients(self, parts: Sequence[tuple[str, int]]) -> list[str]:
         """Add a gradient that the caller holds for each result of ``parts``; return their names."""
@@ -146,10 +163,21 @@ class _BackwardStart:
         self.tensors[name] = Tensor(name, (size,), "uint8", "gradient", alias_group_id=name)
         return name
 
-    def _is_new(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> list[bool]:
-        """Return whether each summand is a new tensor: first those of ``root``, then those of its views in reverse."""
+    def _is_new(self, name: str, size: int, total_bytes: int) -> bool:
+        """Return whether a summand is a new tensor, not the gradient of ``size`` bytes that the caller holds."""
+        view = self.tensors[name].view
+        covered = None if view is None else view.byte_length  # an expanded tensor covers fewer bytes than its size
+        return {size, fixed_bytes(self.tensors[name]) if covered is None else covered} != {total_bytes}
+
+    def _copies_while_summed(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> int:
+        """Return how many tensors of a sum's size are live besides the sum while the engine computes it, at most.
+
+        The engine adds the gradients of ``root`` first, then those of its views in reverse.
+        """
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
-        return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
+        is_new = [self._is_new(*part, total_bytes) for part in in_order]
+        sums = [is_new[0], *[True] * (len(is_new) - 1)]
+        return max([0, *(before + new for before, new in zip(sums, is_new[1:], strict=False))])
 
     def _add_sum(self, node: Node, outputs: tuple[str, ...], copies: int, size: int) -> None:
         """Let ``node`` write ``outputs``, and scratch memory for ``copies`` tensors of ``size`` bytes."""
@@ -174,18 +202,15 @@ class _BackwardStart:
         # The first nodes of the backward pass read this empty tensor, so that they run after the sums.
         begin = _unused_name(self.tensors, "backward_begin")
         summed = {name for node in in_order for name in node.outputs}
-        start = [
-            *[Node("gradients_of_results", TANGENT, (), tuple(self.caller_gradients), "backward")]
-            * bool(self.caller_gradients),
-            *single,
-            *(
-                msgspec.structs.replace(node, inputs=(*node.inputs, *held, *totals[:k]), inplace="none")
-                for k, node in enumerate(in_order)
-            ),
-            Node(begin, TANGENT, (*held, *totals), (begin,), "backward", "none"),
-        ]
+        nodes = list(graph.nodes[:first])
+        if self.caller_gradients:
+            nodes.append(Node("gradients_of_results", TANGENT, (), tuple(self.caller_gradients), "backward"))
+        nodes += single
+        for k, node in enumerate(in_order):
+            inputs = (*node.inputs, *held, *totals[:k])
+            nodes.append(msgspec.structs.replace(node, inputs=inputs, inplace="none"))
+        nodes.append(Node(begin, TANGENT, (*held, *totals), (begin,), "backward", "none"))
         written = {name for node in graph.nodes[first:] if node.instr != TANGENT for name in node.outputs}
-        nodes = [*graph.nodes[:first], *start]
         for node in graph.nodes[first:]:
             if node.instr != TANGENT:
                 is_first = node.phase == "backward" and written.isdisjoint(node.inputs)
@@ -199,63 +224,5 @@ class _BackwardStart:
         )
 
 
-@dataclass
-class _BackwardEnd:
-    """Collects what the engine allocates when the backward pass has returned its gradients."""
-
-    tensors: dict[str, Tensor]
-    final: dict[str, str]  # parameter or input → its gradient so far
-    nodes: list[Node] = field(default_factory=list)
-
-    def add_sums(self, gradients: Sequence[LeafGradient]) -> None:
-        """Sum the gradients of each parameter and input; all returned gradients are live until the last sum."""
-        returned = [gradient.tensor for gradient in gradients]
-        for gradient in gradients:
-            if gradient.leaf in self.final:
-                self._replace(gradient.leaf, "grad_sum", returned)
-            else:
-                self.final[gradient.leaf] = gradient.tensor
-
-    def add_copies(self, copied: Container[tuple[str, str]]) -> None:
-        for leaf, gradient in self.final.items():
-            if (leaf, gradient) in copied:
-                self._replace(leaf, "grad_copy", ())
-
-    def add_end(self, leaves: Iterable[str], held: Iterable[str]) -> None:
-        """Add gradients that exist before the step, and a node that updates them; the node also reads ``held``."""
-        existing = {leaf: f"{leaf}{ACCUMULATED}" for leaf in leaves}
-        for leaf, name in existing.items():
-            self.tensors[name] = msgspec.structs.replace(self.tensors[leaf], id=name, role="buffer", view=None)
-        if existing or held:
-            self.add_node("backward_end", [*existing.values(), *held], ())
-        self.final.update(existing)
-
-    def _replace(self, leaf: str, suffix: str, held: Iterable[str]) -> None:
-        name, like = _unused_name(self.tensors, f"{leaf}.{suffix}"), self.tensors[leaf]
-        self.tensors[name] = Tensor(name, like.shape, like.dtype, "gradient", alias_group_id=name)
-        self.add_node(name, held, (name,))
-        self.final[leaf] = name
-
-    def add_node(self, name: str, held: Iterable[str], outputs: tuple[str, ...]) -> None:
-        """Add a node that reads the tensors ``held`` and all gradients, so that it runs last."""
-        reads = tuple(dict.fromkeys([*self.final.values(), *held]))
-        self.nodes.append(Node(name, TANGENT, reads, outputs, "backward", "none"))
-
-
-def _tensors_while_summed(is_new: Sequence[bool]) -> int:
-    """Return the maximum number of live tensors of a sum's size while the autograd engine computes the sum.
-
-    ``is_new``: for each summand in order, ``True`` for a new tensor, ``False`` for a gradient that the caller holds.
-    """
-    sums = [is_new[0], *[True] * (len(is_new) - 1)]
-    return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
-
-
 def _unused_name(tensors: Mapping[str, Tensor], wanted: str) -> str:
     return _unused_name(tensors, f"{wanted}_") if wanted in tensors else wanted
-
-
-def _covered(tensor: Tensor) -> int:
-    """Return the storage bytes that a tensor covers; an expanded tensor covers fewer than its own size."""
-    covered = tensor.view.byte_length if tensor.view is not None else None
-    return fixed_bytes(tensor) if covered is None else covered

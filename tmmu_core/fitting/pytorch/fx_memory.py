@@ -1,23 +1,31 @@
-"""Measure memory while operators run: the live bytes of all storages, and the scratch memory of kernels on a GPU.
+"""The memory of a step that its operators do not show: scratch memory of kernels on a GPU, and the optimizer's part.
 
 Scratch memory is memory that an operator allocates besides its results, and frees when it returns. A trace with fake
 tensors does not show these bytes. They can exceed the result, as in a cuDNN convolution. So each operator runs on the
 GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the bytes. Memory that a library
-keeps after its first call, such as the workspace of cuBLAS, is not counted.
+keeps after its first call, such as the workspace of cuBLAS, is not counted. The optimizer's states, and the additional
+memory of its step, are measured on fake tensors.
 """
 
+import inspect
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.base import strict
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, tensors_in
+from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
+from tmmu_core.graph.model import Graph, Node, Tensor
 
 
 def gpu_bytes(device: Any, which: str) -> int:
@@ -38,6 +46,7 @@ class LiveBytes(TorchDispatchMode):
         self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
         """``held_bytes``: bytes in ``live``, also freed ones. ``peak_bytes``: maximum of the live bytes so far."""
+        self.sizes_at_peak: dict[int, int] = {}  # address of a storage → its bytes
         for tensor in tensors:
             self._add(tensor)
         self._measure()
@@ -65,7 +74,9 @@ class LiveBytes(TorchDispatchMode):
         """Update the peak. Freed storages, which are slow to find, are removed only if the peak could rise."""
         if self.held_bytes > self.peak_bytes:
             self.remove_freed()
-            self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+            if self.held_bytes > self.peak_bytes:
+                self.peak_bytes = self.held_bytes
+                self.sizes_at_peak = {address: size for address, (_, size) in self.live.items()}
 
     def remove_freed(self) -> None:
         """Remove the freed storages from ``live`` and ``held_bytes``."""
@@ -127,12 +138,8 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
     key = repr((operator, layouts, settings))
     if key not in _measured:
         rows = args[_ROWS_ARGUMENT[operator]] if operator in _ROWS_ARGUMENT else 1
-        with (
-            _disable_current_modes(),
-            torch.no_grad(),
-            torch.autocast("cuda", enabled=False),
-            torch.random.fork_rng([device]),
-        ):
+        no_autocast = torch.autocast("cuda", enabled=False)
+        with _disable_current_modes(), torch.no_grad(), no_autocast, torch.random.fork_rng([device]):
             _measured[key] = _measure(operator, layouts, rows, device)
     return _measured[key]
 
@@ -163,3 +170,149 @@ def with_scratch(graph: Graph, scratch: Mapping[str, int]) -> Graph:
     tensors = [Tensor(*outputs, (scratch[name],), "uint8", "workspace") for name, outputs in added.items()]
     nodes = [msgspec.structs.replace(node, outputs=node.outputs + added.get(node.node_id, ())) for node in graph.nodes]
     return msgspec.structs.replace(graph, tensors=(*graph.tensors, *tensors), nodes=tuple(nodes))
+
+
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+STEP = "optimizer.step"
+PLANNED_STEP = 1000.0  # number of the planned step; it is high, because ``RAdam`` allocates more from step 6 on
+
+Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
+"""A name in ``OPTIMIZERS``, an optimizer, or a function from the parameters to an optimizer. Of a given optimizer, the
+class, the options and the choice of parameters are used."""
+
+
+def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
+    """Return the module's parameters that the optimizer updates: those in its groups, or all for a name or a function.
+
+    Raises ``UnreadableInput`` for an optimizer without a parameter of the module.
+    """
+    if not isinstance(given, torch.optim.Optimizer):
+        return parameters
+    in_groups = {id(parameter) for group in given.param_groups for parameter in group["params"]}
+    updated = [parameter for parameter in parameters if id(parameter) in in_groups]
+    if not updated:
+        name = type(given).__name__
+        raise UnreadableInput(
+            f"the optimizer {name} holds no parameter of the module.",
+            hint=f"Create it with parameters of this module: {name}(module.parameters()).",
+        )
+    return updated
+
+
+def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
+    """Return a new optimizer after a step with the existing gradients: with states, at step ``PLANNED_STEP``.
+
+    ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
+    """
+    if not (callable(given) or isinstance(given, torch.optim.Optimizer) or str(given) in OPTIMIZERS):
+        name = given if isinstance(given, str) else type(given).__name__
+        raise UnreadableInput(
+            f"there is no optimizer {name!r}.",
+            hint=f"{strict.closest_hint(name, tuple(OPTIMIZERS))} Or give one optimizer of torch.optim. For several, "
+            "write a class whose step runs them.",
+        )
+    with _disable_current_modes():  # a constructor checks the value of a learning rate that is a tensor
+        if isinstance(given, str):
+            optimizer: Any = OPTIMIZERS[given]([*parameters.values()], lr=1e-3)
+        elif isinstance(given, torch.optim.Optimizer):
+            options = inspect.signature(type(given)).parameters
+            groups = [
+                {**group, "params": [parameters[p] for p in group["params"] if p in parameters]}
+                for group in given.param_groups
+            ]
+            optimizer = type(given)(groups, **{key: value for key, value in given.defaults.items() if key in options})
+        else:
+            optimizer = given([*parameters.values()])
+    optimizer.step()
+    for state in optimizer.state.values():
+        if isinstance(state.get("step"), torch.Tensor):
+            state["step"].fill_(PLANNED_STEP)
+    return optimizer
+
+
+class _ConstantValues(TorchDispatchMode):
+    """Mode that returns ``PLANNED_STEP`` or 1 if the optimizer reads a value of a fake tensor, such as its step."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except DataDependentOutputException:
+            return PLANNED_STEP if args[0].is_floating_point() else 1
+
+
+def with_optimizer(
+    graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None, cache: Any = None
+) -> Graph:
+    """Return ``graph`` with one node for the optimizer's step, which reads gradients, parameters and states.
+
+    ``gradients``: parameter → its gradient. ``cache``: a dict for the steps of one module and optimizer. Without
+    an optimizer, return ``graph``. Raises ``UnreadableInput`` if the optimizer's step cannot be traced.
+    """
+    if given is None:
+        return graph
+    cache, names = {} if cache is None else cache, frozenset(gradients)
+    if names not in cache:
+        cache[names] = _tensors_of_step(module, names, given)
+    states, workspaces = cache[names]
+    declared = {tensor.id for tensor in graph.tensors}  # without parameters in the storage of another one
+    updated = [parameter for parameter in gradients if parameter in declared]
+    reads = dict.fromkeys([*gradients.values(), *updated, *(state.id for state in states)])
+    node = Node(STEP, "optimizer_step", tuple(reads), tuple(w.id for w in workspaces), "optimizer", "none")
+    return msgspec.structs.replace(
+        graph,
+        tensors=(*graph.tensors, *states, *workspaces),
+        nodes=(*graph.nodes, node),
+        execution_order=(*(graph.execution_order or ()), STEP),
+    )
+
+
+def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the states of an optimizer, and the storages that its step has allocated at its peak, on fake tensors.
+
+    ``gradients``: names of the parameters that have one. ``foreach`` variants hold temporaries of all parameters at
+    once. Raises ``UnreadableInput`` if the step cannot be traced.
+    """
+    stand_ins = StandIns(mode_of(module.parameters()), real=True)
+    names = {id(parameter): name.removeprefix(WRAPPER) for name, parameter in module.named_parameters()}
+    with stand_ins.mode, _ConstantValues(), torch.enable_grad():
+        fakes = {
+            parameter: stand_ins.of(parameter).detach().requires_grad_(parameter.requires_grad)
+            for parameter in parameters_of(given, list(module.parameters()))
+        }
+        for parameter, fake in fakes.items():  # an optimizer skips parameters without a gradient
+            if names[id(parameter)] in gradients:
+                fake.grad = torch.zeros_like(fake)
+        try:
+            optimizer, values = make_optimizer(given, fakes), fakes.values()
+            for group in optimizer.param_groups:
+                if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors
+                    devices = {value.device.type for value in values}
+                    group["foreach"] = devices.issubset(_get_foreach_kernels_supported_devices())
+            gradients = [value.grad for value in values if value.grad is not None]
+            with LiveBytes([*values, *tensors_in(optimizer, set()), *gradients]) as storages:
+                before = set(storages.live)
+                optimizer.step()
+        except UnreadableInput:
+            raise
+        except Exception as error:  # any error of the optimizer's own code, such as one for missing values
+            raise UnreadableInput(
+                f"the optimizer's step cannot be traced: {type(error).__name__}: {error}.",
+                hint="Give a function from the parameters to the optimizer. Or omit it, and give the bytes of its "
+                "states and step as reserve.",
+            ) from error
+        states = {
+            f"{names[id(original)]}.{key}{f'_{k}' * (k > 0)}": value
+            for original, fake in fakes.items()
+            for key, state in optimizer.state.get(fake, {}).items()
+            for k, value in enumerate(tensors_in(state, set()))
+        }
+        known = {id(tensor) for tensor in (*fakes.values(), *states.values())}
+        others = [tensor for tensor in tensors_in(optimizer, set()) if id(tensor) not in known]
+        states |= {f"optimizer.state_{k}": tensor for k, tensor in enumerate(others)}
+    sizes = [size for address, size in storages.sizes_at_peak.items() if address not in before]
+    workspaces = [Tensor(f"{STEP}.{k}" if k else STEP, (n,), "uint8", "workspace") for k, n in enumerate(sizes or [0])]
+    state_tensors = [
+        Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
+        for name, value in states.items()
+    ]
+    return state_tensors, workspaces

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.fitting.pytorch.fx_executed import Executed, is_batch_norm, is_batch_norm_backward
 from tmmu_core.fitting.recompute.write_graph import STATE
-from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
+from tmmu_core.graph.model import Graph, Node
 
 Generator: TypeAlias = torch.Generator | str  # a generator, or a device whose default generator is meant
 
@@ -88,8 +88,7 @@ def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -
     backward_results = set(rebuilt.output.args[0][num_fwd_outputs:])
     saved = [n for n in rebuilt.forward if n in backward_results or not rebuilt.backward.isdisjoint(n.users)]
     with inductor_config.patch(fallback_random=True):  # keep random operators without a reader
-        forward, backward = _extract_fwd_bwd_modules(module, saved, [], num_fwd_outputs=num_fwd_outputs)
-    return forward, backward
+        return _extract_fwd_bwd_modules(module, saved, [], num_fwd_outputs=num_fwd_outputs)
 
 
 class _Rebuild:
@@ -105,7 +104,6 @@ class _Rebuild:
         self.backward: set[FxNode] = set()
         self.source_of: dict[str, str] = {}  # recomputed tensor, or copy from host memory → the original tensor
         self.returned: dict[str, str] = {}  # tensor → its copy that the autograd engine or the optimizer reads
-        self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
 
     def module(self) -> GraphModule:
         for node in self.joint.graph.nodes:
@@ -124,7 +122,14 @@ class _Rebuild:
 
     def _append(self, node: Node) -> None:
         if node.offloads:
-            self._transfer(node)
+            (read,), (written,) = node.inputs, node.outputs
+            if node.instr == "copy_out":
+                new = self.graph.call_function(to_host, (self.node_of[read],))
+            else:
+                self.source_of[written] = node.offloads
+                new = self.graph.call_function(from_host, (self.node_of[read], _device_of(self.node_of[read])))
+            new.meta["val"] = self.node_of[read].meta["val"]
+            self._record(written, new, node)
             return
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
         if source is None:  # tangents and optimizer steps have no fx node
@@ -142,7 +147,9 @@ class _Rebuild:
             new = self._recompute_batch_norm(source, renamed)
         else:
             if any(name.endswith(STATE) for name in node.outputs):
-                self._record(node.outputs[-1], self._state(source), node)
+                state = self.graph.call_function(saved_state, (self._generator(source),))
+                state.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
+                self._record(node.outputs[-1], state, node)
             new = self._copy(source, renamed)
         self._record_phase(new, node)
         results = dict(zip(original.outputs, node.outputs, strict=False))
@@ -176,17 +183,6 @@ class _Rebuild:
         self.node_of[tensor] = new
         self._record_phase(new, node)
 
-    def _transfer(self, node: Node) -> None:
-        """Copy a tensor to host memory if the result is in the offload arena, else copy it back."""
-        (read,), (written,) = node.inputs, node.outputs
-        if written in self.host_tensors:
-            new = self.graph.call_function(to_host, (self.node_of[read],))
-        else:
-            self.source_of[written] = node.offloads
-            new = self.graph.call_function(from_host, (self.node_of[read], _device_of(self.node_of[read])))
-        new.meta["val"] = self.node_of[read].meta["val"]
-        self._record(written, new, node)
-
     def _copy(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
         new = self.graph.node_copy(source, lambda arg: self._new_node_of(arg, renamed))
         new.meta = _meta(source)
@@ -201,12 +197,6 @@ class _Rebuild:
         """Return the node of the generator argument of ``source``; without that argument, the device of the result."""
         generator = source.kwargs.get("generator")
         return _device_of(source) if generator is None else self.copied[generator]
-
-    def _state(self, source: FxNode) -> FxNode:
-        """Append a node that saves the generator state before the first run of a random operator."""
-        new = self.graph.call_function(saved_state, (self._generator(source),))
-        new.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
-        return new
 
     def _recompute_batch_norm(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
         """Append a recomputed batch norm; only the original node updates the running statistics."""

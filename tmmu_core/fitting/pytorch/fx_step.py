@@ -15,12 +15,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.fitting.pytorch.fx_eager import eager_step, gradients_of_zeros, parameters_with_gradients
+from tmmu_core.fitting.pytorch import fx_memory
+from tmmu_core.fitting.pytorch.fx_eager import backward_from, eager_step, gradients_of_zeros, parameters_with_gradients
 from tmmu_core.fitting.pytorch.fx_engine import with_engine
-from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
-from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_executed
-from tmmu_core.fitting.pytorch.fx_memory import LiveBytes, gpu_bytes, with_scratch
-from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
+from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, merge_equal_nodes, read_executed
 from tmmu_core.fitting.pytorch.fx_rebuild import generator_of, split
 from tmmu_core.formats.pytorch.joint_graph import fx_state
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import tensors_in, uncompiled
@@ -40,7 +38,7 @@ class TorchStep:
     module: Any  # the module with its loss (``fx_trace.with_loss``)
     call: Call
     name: str
-    optimizer: Optimizer | None
+    optimizer: fx_memory.Optimizer | None
     executed: Executed
     code: str  # Python code of the joint graph, before equal operators are merged
     result_bytes: tuple[int, ...]  # bytes of the gradient of each result, 0 if it needs none
@@ -52,7 +50,7 @@ class TorchStep:
     @cached_property
     def graph(self) -> Graph:
         """The step as AOTAutograd runs it, with tensors of engine, caller and optimizer, and scratch memory."""
-        return with_scratch(self.graph_without_scratch, self.executed.scratch)
+        return fx_memory.with_scratch(self.graph_without_scratch, self.executed.scratch)
 
     @cached_property
     def graph_without_scratch(self) -> Graph:
@@ -67,7 +65,7 @@ class TorchStep:
         )
         parameters = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}
         gradients = {leaf: gradient for leaf, gradient in final.items() if leaf in parameters}
-        return with_optimizer(graph, self.module, gradients, self.optimizer, self.step_cache)
+        return fx_memory.with_optimizer(graph, self.module, gradients, self.optimizer, self.step_cache)
 
     @property
     def eager_graph(self) -> Graph:
@@ -109,7 +107,7 @@ class TorchStep:
             executed = read_executed(joint, mode, self.name, self.call.input_names)
             is_this_step = executed.graph == self.executed.graph
             if not is_this_step:
-                graph = with_scratch(self._with_engine_and_optimizer(executed), executed.scratch)
+                graph = fx_memory.with_scratch(self._with_engine_and_optimizer(executed), executed.scratch)
             return split(joint, executed, fitted if is_this_step else refit(graph), num_fwd_outputs)
 
         return partition_fn
@@ -123,7 +121,13 @@ class TorchStep:
         from torch._dynamo.backends.debugging import boxed_nop
         from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
 
-        _refuse_backend(backend)
+        is_inductor = str(getattr(backend, "__module__", "")).startswith("torch._inductor")  # it decomposes operators
+        if backend != "eager" and (is_inductor or not callable(backend)):
+            raise UnreadableInput(
+                f"a fitted step has no backend {getattr(backend, '__name__', backend)!r}.",
+                hint='Use backend="eager", or a compiler of fx graphs other than Inductor: '
+                "(module, inputs) → function.",
+            )
         module = self.module
         if _has_no_data(module, self.call):
             raise UnreadableInput(
@@ -133,12 +137,8 @@ class TorchStep:
             )
         compiler = boxed_nop if backend == "eager" else backend
         trace = exported_joint(module, self.call, self.name, stand_in=False)
-        with (
-            self._autocast_as_traced(),
-            torch.enable_grad(),
-            fx_state.attributes_read(module) as read,
-            trace as (joint, _, observed),
-        ):
+        attributes = fx_state.attributes_read(module)
+        with self._autocast_as_traced(), torch.enable_grad(), attributes as read, trace as (joint, _, observed):
             self._refuse_other_graph(joint.graph_module.code)
             run = aot_compile_joint_with_descriptors(
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
@@ -219,27 +219,25 @@ class TorchStep:
             if self.optimizer is not None:
                 names = accumulated | {WRAPPER + gradient.leaf for gradient in self.executed.leaf_gradients}
                 with gradients_of_zeros(self.module, names):
-                    updated = {p: p for p in parameters_of(self.optimizer, parameters)}
-                    optimizer = make_optimizer(self.optimizer, updated)
+                    updated = {p: p for p in fx_memory.parameters_of(self.optimizer, parameters)}
+                    optimizer = fx_memory.make_optimizer(self.optimizer, updated)
             args, kwargs = new_leaves((self.call.args, self.call.kwargs))
             inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
             before = (*parameters, *self.module.buffers(), *tensors_in(optimizer, set()), *inputs)
             with (
                 gradients_of_zeros(self.module, accumulated),
-                LiveBytes(filter(torch.is_tensor, (*before, *(p.grad for p in parameters)))) as storages,
+                fx_memory.LiveBytes(filter(torch.is_tensor, (*before, *(p.grad for p in parameters)))) as storages,
             ):
                 if is_on_gpu := self.device.startswith("cuda"):
                     torch.cuda.reset_peak_memory_stats(self.device)
-                    other_bytes = gpu_bytes(self.device, "current") - storages.held_bytes
+                    other_bytes = fx_memory.gpu_bytes(self.device, "current") - storages.held_bytes
                 result = step(*args, **kwargs)
-                outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
-                torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
-                del outputs
+                backward_from(result)
                 gradients = [parameter.grad for parameter in parameters]
                 if optimizer is not None:
                     optimizer.step()
             buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
-            peak = gpu_bytes(self.device, "peak") - other_bytes if is_on_gpu else storages.peak_bytes
+            peak = fx_memory.gpu_bytes(self.device, "peak") - other_bytes if is_on_gpu else storages.peak_bytes
             return Measured(peak, gradients, buffers)
 
     @contextmanager
@@ -280,7 +278,7 @@ class Measured(NamedTuple):
     buffers: list[Any]
 
 
-def trace_step(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> TorchStep:
+def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimizer | None) -> TorchStep:
     """Trace the training step of ``module`` (``fx_trace.with_loss``).
 
     Raises ``UnreadableInput`` if it cannot be traced, has no backward pass, or depends on state that is not in tensors.
@@ -292,8 +290,12 @@ def trace_step(module: Any, call: Call, name: str, optimizer: Optimizer | None) 
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     plain = {path: values for path, values in observed.changed.items() if not fx_state.has_tensors(values[1])}
-    if plain and _code_of_next_step(trace, module.module, plain) not in (code, None):
-        raise state_error(plain, name)
+    if plain:
+        next_code, next_state = code, fx_state.state_set(module.module, plain)
+        with suppress(UnreadableInput), next_state, torch.enable_grad(), trace() as (joint, *_):
+            next_code = joint.graph_module.code
+        if next_code != code:
+            raise state_error(plain, name)
     if executed.generators and _sets_generators(trace, executed.generators):
         raise UnreadableInput(
             "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call.",
@@ -303,13 +305,6 @@ def trace_step(module: Any, call: Call, name: str, optimizer: Optimizer | None) 
     results, autocast = observed.result_bytes, _autocast_now()
     tensors = _identities(_values_by_name(module, call), autocast)
     return TorchStep(module, call, name, optimizer, executed, code, results, accumulated, tensors, autocast)
-
-
-def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
-    """Return the code of the next step's joint graph, with the attributes ``changed``; ``None`` if not traceable."""
-    with suppress(UnreadableInput), fx_state.state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
-        return joint.graph_module.code
-    return None
 
 
 def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator, ...]) -> bool:
@@ -349,15 +344,6 @@ def _has_no_data(module: Any, call: Call) -> bool:
     return any(isinstance(t, torch.Tensor) and (t.is_meta or hasattr(t, "fake_mode")) for t in tensors)
 
 
-def _refuse_backend(backend: Any) -> None:
-    is_inductor = str(getattr(backend, "__module__", "")).startswith("torch._inductor")  # it decomposes operators
-    if backend != "eager" and (is_inductor or not callable(backend)):
-        raise UnreadableInput(
-            f"a fitted step has no backend {getattr(backend, '__name__', backend)!r}.",
-            hint='Use backend="eager", or a compiler of fx graphs other than Inductor: (module, inputs) → function.',
-        )
-
-
 def _autocast_now() -> dict[str, torch.dtype]:
     return {kind: torch.get_autocast_dtype(kind) for kind in _DEVICES if torch.is_autocast_enabled(kind)}
 
@@ -379,15 +365,16 @@ def _pairs_in_one_storage(named: Mapping[str, Any], written: Collection[str]) ->
 def _identities(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
     """Return name → identity of a tensor (without its values) or of another argument; also PyTorch's modes."""
     modes = {"torch.autocast": f"{autocast}", "torch.inference_mode": f"{torch.is_inference_mode_enabled()}"}
-    return {name: _identity(value) for name, value in named.items()} | modes
-
-
-def _identity(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        is_plain = isinstance(value, bool | int | float | complex | str | None)
-        return repr(value) if is_plain else f"a {type(value).__name__}"
-    sizes = () if value.is_contiguous() else zip(value.stride(), value.shape, strict=True)
-    return value.dtype, value.shape, [stride for stride, size in sizes if size > 1], value.device, value.requires_grad
+    found: dict[str, Any] = {}
+    for name, value in named.items():
+        if isinstance(value, torch.Tensor):
+            sizes = () if value.is_contiguous() else zip(value.stride(), value.shape, strict=True)
+            strides = [stride for stride, size in sizes if size > 1]
+            found[name] = value.dtype, value.shape, strides, value.device, value.requires_grad
+        else:
+            is_plain = isinstance(value, bool | int | float | complex | str | None)
+            found[name] = repr(value) if is_plain else f"a {type(value).__name__}"
+    return found | modes
 
 
 def _text(identity: Any) -> str:

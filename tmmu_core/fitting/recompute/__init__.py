@@ -1,8 +1,7 @@
 """Recomputation (activation checkpointing, rematerialization): drop idle storages and compute them again before use.
 
 ``recompute_model.py`` defines what can be dropped, and ``live_curve.py`` simulates a choice of drops. The modules
-``recompute_search.py``, ``min_cut.py``, ``segments.py``, ``sweep.py`` and ``nested.py`` search for the cheapest choice.
-``schedule.py`` searches for an order and recomputation together.
-``write_graph.py`` writes a choice into the graph, ``recover_choice.py`` reads it back, and ``recompute_moves.py``
+``recompute_search.py`` and ``sweep.py`` search for the cheapest choice, ``schedule.py`` for an order and recomputation
+together. ``write_graph.py`` writes a choice into the graph, ``drop_moves.py`` reads it back, and ``recompute_moves.py``
 describes it as moves.
 """

@@ -155,16 +155,6 @@ class Tables:
         self.loading = model.timeline.has_inputs_step
         self.call = native.call_of(
             "recompute",
-            in_ptr=model.in_ptr,
-            in_idx=model.in_idx,
-            out_ptr=model.out_ptr,
-            out_idx=model.out_idx,
-            producer=model.producer,
-            node_flops=model.node_flops,
-            size=model.size,
-            expires=model.expires,
-            starts_live=model.starts_live,
-            can_delay=model.can_delay,
             delayed=np.zeros(positions, np.bool_),
             drop_idx=self.totals,
             away=self.gone,
@@ -173,6 +163,8 @@ class Tables:
             life=np.zeros(storages, np.int64),
             stack=np.zeros(storages + 1, np.int64),
             pending=np.zeros(len(model.in_idx) + storages, np.int64),
+            **{name: getattr(model, name) for name in ("in_ptr", "in_idx", "out_ptr", "out_idx", "producer")},
+            **{name: getattr(model, name) for name in ("node_flops", "size", "expires", "starts_live", "can_delay")},
             **{name: value for name, value in vars(self).items() if name != "model"},
         )
 
@@ -212,21 +204,16 @@ class DropWalk:
         self.after_runs: dict[int, list[int]] = {}  # position → storages to drop when it has run again for another one
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
-        self.delayed = self._delayed_positions(model)
-
-    def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
-        """Return position → whether its first run is delayed, because no result is read before it is dropped."""
         unread = model.never_read.astype(int).tolist()  # 1: never read; 2: dropped before a node that runs reads it
-        delayed = model.can_delay.tolist()
-        for k in reversed(range(len(delayed))):
+        self.delayed = model.can_delay.tolist()
+        """Position → whether its first run is delayed, because no result is read before it is dropped."""
+        for k in reversed(range(len(self.delayed))):
             for s in self.drops[k]:
                 unread[s] = 0 if self.offloaded[s] else 2
             results = [unread[s] for s in self.outputs[k] or self.inputs[k]]  # a view runs together with its storage
-            delayed[k] = delayed[k] and bool(results) and min(results) > 0 and max(results) == 2
-            if not delayed[k]:
-                for s in self.inputs[k]:
-                    unread[s] = 0
-        return delayed
+            self.delayed[k] &= bool(results) and min(results) > 0 and max(results) == 2
+            for s in self.inputs[k] if not self.delayed[k] else ():
+                unread[s] = 0
 
     def walk(self) -> bool:
         """Run every position in order; return whether all actions were possible."""

@@ -21,7 +21,7 @@ from tmmu_core.fitting.order.order_model import csr, csr_rows, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.checks import read_arenas
 from tmmu_core.graph.flops import graph_flops
-from tmmu_core.graph.model import Arena, Node
+from tmmu_core.graph.model import Arena
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import analyse, storage_writers
 from tmmu_core.liveness.live_ranges import permitted_reuses, saved_tensors
@@ -51,7 +51,7 @@ class RecomputeModel:
     pair_ptr: I64
     pair_idx: I64  # position → edges whose storage the output may reuse, in order of priority
     producer: I64  # shape (storages,): position of the producer, −1 for inputs and persistent storages
-    can_rerun: Mask  # shape (positions,): whether the node can run again
+    can_rerun: Mask  # shape (positions,): whether the node can run again: same result, known cost, no side effects
     can_delay: Mask  # shape (positions,): whether its first run can be later (no in-place write, no random numbers)
     droppable: Mask  # shape (storages,): whether the storage can be recomputed
     movable: Mask  # shape (storages,): whether the storage can be offloaded
@@ -117,8 +117,12 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
     producer = np.full(count, -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(node_at), dtype=np.int64), np.diff(out_ptr))
-    is_repeatable = [_may_run_again(node) and node.phase != "optimizer" for node in nodes]
-    can_rerun = np.array(is_repeatable, np.bool_) & np.array([n is not None for n in known_flops], np.bool_)
+    operators = [operator_of(node.instr) for node in nodes]
+    can_rerun, can_delay = np.zeros((2, len(nodes)), np.bool_)
+    for k, (node, operator) in enumerate(zip(nodes, operators, strict=True)):
+        can_rerun[k] = operator.can_recompute and (not node.in_place_write or "statistics" in operator.traits)
+        can_rerun[k] &= not (node.scope or node.unplanned or node.phase == "optimizer" or known_flops[k] is None)
+        can_delay[k] = can_rerun[k] and not node.in_place_write and not operator.is_random
     in_scope = np.zeros(count, np.bool_)
     for k in [k for k, node in enumerate(nodes) if node.scope]:
         in_scope[in_idx[in_ptr[k] : in_ptr[k + 1]]] = in_scope[out_idx[out_ptr[k] : out_ptr[k + 1]]] = True
@@ -129,7 +133,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     droppable[droppable] = can_rerun[producer[droppable]]
     size, fixed, padding = _aligned_sizes(liveness, config)
     state_size = np.zeros(len(node_at), np.int64)
-    for k in [k for k, node in enumerate(nodes) if operator_of(node.instr).is_random and out_ptr[k] < out_ptr[k + 1]]:
+    for k in [k for k, operator in enumerate(operators) if operator.is_random and out_ptr[k] < out_ptr[k + 1]]:
         alignment = config.get(liveness.arenas[storages.arena[out_idx[out_ptr[k]]]], Arena()).alignment_bytes
         state_size[k] = -(-plan_input.state_bytes // alignment) * alignment
     pair_ptr, pair_idx = _in_place_candidates(liveness, node_at, (in_ptr, in_idx), out_ptr)
@@ -145,8 +149,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         pair_idx=pair_idx,
         producer=producer,
         can_rerun=can_rerun,
-        can_delay=can_rerun
-        & np.array([not node.in_place_write and not operator_of(node.instr).is_random for node in nodes], np.bool_),
+        can_delay=can_delay,
         droppable=droppable,
         movable=movable,
         node_flops=node_flops,
@@ -209,13 +212,6 @@ def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
     members = np.flatnonzero(nodes)
     part_of = sets.names()[members]
     return [members[part_of == part] for part in np.unique(part_of)]
-
-
-def _may_run_again(node: Node) -> bool:
-    """Return whether a second run of ``node`` gives the same result without side effects."""
-    operator = operator_of(node.instr)
-    is_repeatable = operator.can_recompute and (not node.in_place_write or "statistics" in operator.traits)
-    return is_repeatable and not node.scope and not node.unplanned
 
 
 def _pinned_by_views(liveness: Liveness, node_at: I64, is_free: Mask, reads: tuple[I64, I64]) -> list[int]:

@@ -13,43 +13,42 @@ import numpy as np
 from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
-from tmmu_core.fitting.recompute.drop_moves import (
-    TIGHTENED_GOALS,
-    DropStep,
-    best_single_steps,
-    excess_over_share,
-    progress_check,
-    steps_through,
-)
+from tmmu_core.fitting.recompute import drop_moves
 from tmmu_core.fitting.recompute.live_curve import MOST_FLOPS, Choice, Run, run
-from tmmu_core.fitting.recompute.min_cut import boundary
-from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
-from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to_reduce, choice_of, peak_position
-from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps, without_unneeded_drops
+from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to_reduce, choice_of, peak_boundary
+from tmmu_core.fitting.recompute.sweep import improve, search_nested, search_sweeps, without_unneeded_drops
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
 NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
 NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
-START_TENTHS = (2, 4)  # nested search also starts at the cheapest cut in the lowest 20 %, and 40 %, of the excess range
+START_TENTHS = (2, 4)
+"""Nested search starts at the initial point, the cut with the least excess, and the cheapest cut in the lowest 20 % and
+40 % of the excess range."""
 MOST_STARTS = 6  # sweeps for a tighter goal start from at most this number of results for earlier goals
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
 
 def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     """Return the model and the initial choice; the model excludes offloaded storages from recomputation."""
-    model, initial = recover_choice(plan_input)
+    model, initial = drop_moves.recover_choice(plan_input)
     return replace(model, droppable=model.droppable & ~initial.offloaded), initial
 
 
 def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None, list[Point]]:
     """Return the cheapest point that meets the goal, or ``None``, and all points found before the improvement."""
     points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
-    found, total = cheapest_of(search, points), search.model.flops
+    found, total = next(iter(search.fitting(points)), None), search.model.flops
     if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
-        points += _nested_points(search, cuts)
+        initial_excess = search.excess(search.initial_point.run)
+        cuts = sorted(cuts, key=lambda point: (search.excess(point.run), point.key))
+        excess = [search.excess(point.run) for point in cuts]
+        starts = [cuts[0], search.initial_point]
+        for tenths in START_TENTHS:
+            near_count = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
+            starts.append(min(cuts[:near_count], key=lambda point: point.key))
+        points += search_nested(search, list({id(point): point for point in starts}.values()))
     return improve(search, points), points
 
 
@@ -58,12 +57,9 @@ def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
 
     Two successive cuts can differ by many equal layers. A point between them recomputes only as many layers as needed.
     """
-    fitting = cheapest_of(search, cuts)
-    found = [] if fitting is None else [fitting]
-    for cheaper_cut in cuts:
-        if fitting is None or cheaper_cut.run.flops >= fitting.run.flops:
-            continue
-        added = fitting.choice - cheaper_cut.choice
+    found = search.fitting(cuts)[:1]
+    for cheaper_cut in [cut for cut in cuts if found and cut.run.flops < found[0].run.flops]:
+        added = found[0].choice - cheaper_cut.choice
         drops = added.drops[np.argsort(search.model.producer[added.storages(search.model)], kind="stable")]
 
         def with_first_drops(count: int, choice: Choice = cheaper_cut.choice, drops: I64 = drops) -> Point:
@@ -75,7 +71,7 @@ def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
 
 
 def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
-    """Yield the cheapest list of moves found for each goal; the goals are :data:`TIGHTENED_GOALS` of ``goal``.
+    """Yield the cheapest list of moves found for each goal; the goals are ``drop_moves.TIGHTENED_GOALS`` of ``goal``.
 
     If no list meets any goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
     lower peak than the list before.
@@ -87,8 +83,9 @@ def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | Non
     cuts = None
     known: dict[tuple[int, int, int], Point] = {}  # sort key → point that met a goal
     points_over_goal: list[Point] = []
-    for share in TIGHTENED_GOALS:
-        search = Search(model, excess_over_share(goal, share), initial, progress_check(report, "recompute"))
+    for share in drop_moves.TIGHTENED_GOALS:
+        bytes_over = drop_moves.excess_over_share(goal, share)
+        search = Search(model, bytes_over, initial, drop_moves.progress_check(report, "recompute"))
         if not search.excess(search.initial_point.run):
             continue  # the initial graph fits
         if lowest is not None and not search.excess(lowest):
@@ -108,8 +105,14 @@ def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | Non
             lowest = point.run
             yield _moves_of(model, initial, point.choice)
     if lowest is None:
-        for point in _pareto_points(points_over_goal, run(model, initial).total):
-            yield _moves_of(model, initial, point.choice)
+        total, found = run(model, initial).total, list[Point]()  # by rising cost and falling peak
+        for point in sorted(points_over_goal, key=lambda point: point.key):
+            if point.run.total < total:
+                total = point.run.total
+                found.append(point)
+        count = min(MOST_POINTS, len(found))
+        for k in range(count):
+            yield _moves_of(model, initial, found[(k + 1) * len(found) // count - 1].choice)
 
 
 def lowest_within(
@@ -123,7 +126,7 @@ def lowest_within(
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
         return None
-    search = Search(model, goal.over, initial, progress_check(report, "recompute"))
+    search = Search(model, goal.over, initial, drop_moves.progress_check(report, "recompute"))
     flops_limit = MOST_FLOPS if max_flops is None else search.initial_point.run.flops + max_flops
     cuts = points = search.cuts()
 
@@ -154,38 +157,11 @@ def lowest_within(
     return None if best is search.initial_point else _moves_of(model, initial, best.choice)
 
 
-def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
-    """Return at most ``MOST_POINTS`` points below ``total`` bytes, by rising cost and falling peak."""
-    found: list[Point] = []
-    for point in sorted(points, key=lambda point: point.key):
-        if point.run.total < total:
-            total = point.run.total
-            found.append(point)
-    count = min(MOST_POINTS, len(found))
-    return [found[(k + 1) * len(found) // count - 1] for k in range(count)]
-
-
-def _nested_points(search: Search, cuts: Sequence[Point]) -> list[Point]:
-    """Search nested recomputation from the cut with the least excess, cheap cuts near it, and the initial point."""
-    initial_excess = search.excess(search.initial_point.run)
-    points = sorted(cuts, key=lambda point: (search.excess(point.run), point.key))
-    excess = [search.excess(point.run) for point in points]
-    starts = [points[0], search.initial_point]
-    for tenths in START_TENTHS:
-        near_count = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
-        starts.append(min(points[:near_count], key=lambda point: point.key))
-    return search_nested(search, list({id(point): point for point in starts}.values()))
-
-
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield a move per node whose outputs are idle at the peak, and a move per operator with several such nodes.
-
-    Each move lowers the sum of the arenas' peak live bytes; ``Move.bytes`` is this reduction, not that of the arena
-    size. The largest reduction is first.
-    """
+    """Yield a move per node whose outputs are idle at the peak, and a move per operator with several such nodes."""
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
-    at = boundary(model, peak_position(base, arena_to_reduce(model, base)))
+    at = peak_boundary(model, base, arena_to_reduce(model, base))
     producers = model.producer[at.idle(model.droppable & (at.gap_start < at.position))].tolist()
     by_operator: dict[str, set[int]] = {}
     for n in producers:
@@ -196,7 +172,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
         mask = np.zeros(len(model.node_at), np.bool_)
         mask[nodes] = True
         groups.append((nodes, choice_of(model, at, mask)))
-    yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.new_run.flops))
+    yield from map(_move, drop_moves.best_single_steps(model, initial, groups, lambda step: step.new_run.flops))
 
 
 def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
@@ -210,10 +186,10 @@ def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[M
         nodes_by_operators.setdefault(tuple(map(model.instr, part.tolist())), []).extend(part.tolist())
     nothing = Choice.nothing(model)
     groups = [(group, nothing.dropping(new.drops[np.isin(producers, group)])) for group in nodes_by_operators.values()]
-    return tuple(map(_move, steps_through(model, initial, groups)))
+    return tuple(map(_move, drop_moves.steps_through(model, initial, groups)))
 
 
-def _move(step: DropStep) -> Move:
+def _move(step: drop_moves.DropStep) -> Move:
     model, nodes = step.model, step.members
     storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
     tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])

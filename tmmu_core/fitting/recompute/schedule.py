@@ -18,9 +18,8 @@ from itertools import accumulate
 from tmmu_core.fitting.move import Cost, Move, some_names
 from tmmu_core.fitting.order.order_model import csr_rows
 from tmmu_core.fitting.problem.planner_calls import PlanInput
-from tmmu_core.fitting.recompute.drop_moves import progress_check
+from tmmu_core.fitting.recompute.drop_moves import progress_check, recover_choice
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
-from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.planners.problem import Progress
 
 WHY = "each node reads the same values as before; a node that runs again computes the same values"
@@ -59,21 +58,17 @@ class ScheduleProblem:
         ]
         self.is_output = stays_live
         self.loaded = [s for s, starts in enumerate(model.starts_live.tolist()) if starts]
-        self.operands = self._operands()
-
-    def _operands(self) -> list[list[int]]:
-        """Return position → the storages that its node reads, those that need the most bytes to compute first."""
-        need = [0] * len(self.size)
-        found = []
+        need = [0] * len(self.size)  # storage → bytes that its computation needs
+        self.operands: list[list[int]] = []
+        """Position → the storages that its node reads, those that need the most bytes to compute first."""
         for reads, writes in zip(self.reads, self.writes, strict=True):
-            found.append(sorted(reads, key=lambda s: self.size[s] - need[s]))
+            self.operands.append(sorted(reads, key=lambda s: self.size[s] - need[s]))
             held = most = 0
-            for s in found[-1]:
+            for s in self.operands[-1]:
                 most = max(most, held + max(need[s], self.size[s]))
                 held += self.size[s]
             for s in writes:
                 need[s] = max(most, held + self.bytes_of(writes))
-        return found
 
     def bytes_of(self, storages: Sequence[int]) -> int:
         """Return the sum of the sizes of ``storages``."""
@@ -125,19 +120,14 @@ class _Schedule:
         self.pinned: Counter[int] = Counter()  # storage → number of waiting and running nodes that use it
         self.done: set[int] = set()
         self.frames: list[list[int]] = []  # nodes that wait for operands: [position, number of operands that are live]
-        self.last_goal = self._last_goals()
-
-    def _last_goals(self) -> dict[int, int]:
-        """Return storage → place of the last goal that depends on it."""
-        last: dict[int, int] = {}
-        for place in reversed(range(len(self.goals))):
-            pending = [self.goals[place]]
+        self.last_goal: dict[int, int] = {}  # storage → place of the last goal that depends on it
+        for place in reversed(range(len(goals))):
+            pending = [goals[place]]
             while pending:
-                for s in self.problem.reads[pending.pop()]:
-                    if s not in last:
-                        last[s] = place
-                        pending += [self.problem.producer[s]] if self.problem.producer[s] >= 0 else []
-        return last
+                for s in problem.reads[pending.pop()]:
+                    if s not in self.last_goal:
+                        self.last_goal[s] = place
+                        pending += [problem.producer[s]] if problem.producer[s] >= 0 else []
 
     def fill(self) -> bool:
         """Run all goals; return ``False`` above the maximum work or runs, or if a node would read overwritten bytes."""
@@ -173,8 +163,17 @@ class _Schedule:
         self.done.add(n)
         self.pinned.update(writes)
         limit = problem.limit - copied
-        if self.live_bytes > limit:
-            self._drop(place, limit)
+        if self.live_bytes > limit:  # drop unpinned storages that are dead or droppable
+            ranked, distance = [], self._distances(place)
+            for s in self.live:
+                is_dead = self.last_goal.get(s, -1) < place and not problem.is_output[s] and s not in distance
+                if not self.pinned[s] and problem.size[s] and (problem.droppable[s] or is_dead):
+                    cost = self._flops(s) / (problem.size[s] * (1 + distance[s]) ** 2) if s in distance else -1
+                    ranked.append((cost, -problem.size[s], s))
+            for _, size, s in sorted(ranked):
+                if self.live_bytes > limit:
+                    self.live.remove(s)
+                    self.live_bytes += size
         if self.live_bytes > limit:
             self.excess += self.live_bytes - limit
             self.most_excess = max(self.most_excess, self.live_bytes - limit)
@@ -183,22 +182,6 @@ class _Schedule:
         self.pinned.subtract(writes)
         self.pinned.subtract(problem.reads[n])
         self.runs.append(n)
-
-    def _drop(self, place: int, limit: int) -> None:
-        """Drop unpinned storages that are dead or droppable, until at most ``limit`` bytes are live or none is left."""
-        problem, distance = self.problem, self._distances(place)
-        ranked = []
-        for s in self.live:
-            is_dead = self.last_goal.get(s, -1) < place and not problem.is_output[s] and s not in distance
-            if self.pinned[s] or not problem.size[s] or not (problem.droppable[s] or is_dead):
-                continue
-            cost = self._flops(s) / (problem.size[s] * (1 + distance[s]) ** 2) if s in distance else -1
-            ranked.append((cost, -problem.size[s], s))
-        for _, size, s in sorted(ranked):
-            if self.live_bytes <= limit:
-                break
-            self.live.remove(s)
-            self.live_bytes += size
 
     def _distances(self, place: int) -> dict[int, int]:
         """Return live storage → number of nodes to run before its next use; other storages are not used again."""

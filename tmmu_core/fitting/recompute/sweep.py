@@ -1,14 +1,21 @@
-"""Sweeps: drop idle storages from the first step to the last, wherever the live bytes exceed the goal.
+"""Searches that add drops step by step.
 
-Dynamic tensor rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle
-storages with the lowest FLOPs / (bytes · steps until the next use) are dropped. The FLOPs are those of all nodes that
-must run again. Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
+**Sweeps** drop idle storages from the first step to the last, wherever the live bytes exceed the goal. Dynamic tensor
+rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle storages with
+the lowest FLOPs / (bytes · steps until the next use) are dropped. The FLOPs are those of all nodes that must run again.
+Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
 A sweep starts from a cut or from the initial choice. The cheapest results are improved: first, drops without which the
 plan still fits are removed. Then one drop at a time is forbidden, and another sweep finds its replacement.
+
+**Nested recomputation** drops recomputed storages again if they are idle at the peak. A cut across the peak recomputes
+a range of nodes at once, so a chain of n equal tensors still needs 2·√n of them. Here, at a step with live bytes above
+the goal, each idle storage can be dropped after its previous use, even if it was recomputed. A chain then needs only a
+few tensors, but more FLOPs. The search is greedy: it adds the drops that save the most bytes above the goal per FLOP,
+then removes unneeded ones.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +32,11 @@ EXCESS_DIVISOR = 32_000  # each round frees at least (steps / ``EXCESS_DIVISOR``
 MOST_OPERAND_ROUNDS = 8  # maximum number of times that the operands of the last drops are dropped as well
 MOST_TRIED = 1_000  # maximum number of simulations of a sweep
 MOST_REPLACED = 60  # maximum number of drops of a result that are forbidden, one at a time
+MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
+TARGET_DIVISOR = 4  # the target of a round is below the peak by at most 1 / ``TARGET_DIVISOR`` of the peak
+MOST_TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
+STRIDES = (1, 2, 3, 4, 6)  # sets of drops: all idle storages, then all but every second one, …
+MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
 
 @dataclass(frozen=True)
@@ -52,20 +64,29 @@ def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
 
 def without_unneeded_drops(search: Search, points: Iterable[Point], most: int) -> list[Point]:
     """Return the ``most`` cheapest points that fit, without their unneeded drops."""
-    fitting = [point for point in points if not search.excess(point.run)]
-    return [_remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:most]]
-
-
-def cheapest_of(search: Search, points: Iterable[Point]) -> Point | None:
-    """Return the cheapest point that fits; ``None`` if none does."""
-    fitting = [point for point in points if not search.excess(point.run)]
-    return min(fitting, key=lambda point: point.key, default=None)
+    return [_remove_drops(search, point) for point in search.fitting(points)[:most]]
 
 
 def improve(search: Search, points: Iterable[Point]) -> Point | None:
-    """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits."""
-    known = {point.key: point for point in points if not search.excess(point.run)}
-    return cheapest_of(search, [_replace_drops(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]])
+    """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits.
+
+    Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results.
+    """
+    improved = []
+    for start in list({point.key: point for point in search.fitting(points)}.values())[:MOST_IMPROVED]:
+        last_simulation = search.simulations + search.most_simulations // 8
+        point = search.simulate(start.choice)
+        tried: set[int] = set()
+        while len(tried) < MOST_REPLACED and search.simulations <= last_simulation and search.should_continue():
+            drop = next((drop for drop in _drops_by_cost(search, point) if drop not in tried), None)
+            if drop is None or not point.run.flops:
+                break
+            tried.add(drop)
+            other = sweep(search, point.choice.without([drop]), 1, frozenset([drop]))
+            if not search.excess(other.run):
+                point = min(point, _remove_drops(search, other), key=lambda point: point.key)
+        improved.append(point)
+    return next(iter(search.fitting(improved)), None)
 
 
 def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[int] = frozenset()) -> Point:
@@ -160,8 +181,15 @@ def _cheapest_drops(
     counted, exponent = rank_by
 
     def rank(candidate: Idle) -> tuple[float, int, int]:
-        storage, flops = candidate.storage, _flops_to_restore(search, is_available, candidate.storage)
-        return (flops + 1) / int(counted[storage]) / candidate.distance**exponent, storage, candidate.drop
+        seen: set[int] = set()  # nodes that run again: the producer of the storage and of its unavailable operands
+        pending = [search.producer[candidate.storage]]
+        while pending:
+            n = pending.pop()
+            if n >= 0 and n not in seen:
+                seen.add(n)
+                pending += [search.producer[z] for z in search.operands[n] if not is_available[z]]
+        cost = (sum(search.node_flops[n] for n in seen) + 1) / int(counted[candidate.storage])
+        return cost / candidate.distance**exponent, candidate.storage, candidate.drop
 
     drops = []
     for _, storage, drop in sorted(map(rank, idle)):
@@ -170,19 +198,6 @@ def _cheapest_drops(
         drops.append(drop)
         missing -= int(search.model.size[storage])
     return drops
-
-
-def _flops_to_restore(search: Search, available: list[bool], storage: int) -> int:
-    """Return the FLOPs to recompute a storage together with its unavailable operands."""
-    producer, flops, operands = search.columns
-    seen: set[int] = set()
-    pending = [producer[storage]]
-    while pending:
-        n = pending.pop()
-        if n >= 0 and n not in seen:
-            seen.add(n)
-            pending += [producer[z] for z in operands[n] if not available[z]]
-    return sum(flops[n] for n in seen)
 
 
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
@@ -285,17 +300,75 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
     return is_needed
 
 
-def _replace_drops(search: Search, point: Point) -> Point:
-    """Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results."""
-    last_simulation = search.simulations + search.most_simulations // 8
-    point = search.simulate(point.choice)
-    tried: set[int] = set()
-    while len(tried) < MOST_REPLACED and search.simulations <= last_simulation and search.should_continue():
-        drop = next((drop for drop in _drops_by_cost(search, point) if drop not in tried), None)
-        if drop is None or not point.run.flops:
-            break
-        tried.add(drop)
-        other = sweep(search, point.choice.without([drop]), 1, frozenset([drop]))
-        if not search.excess(other.run):
-            point = min(point, _remove_drops(search, other), key=lambda point: point.key)
-    return point
+def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
+    """Return the points on paths from ``starts`` to the goal, and the cheapest fitting ones without unneeded drops.
+
+    A path ends at the goal, when no drop helps, or when the budget of simulations is spent.
+    """
+    found: list[Point] = []
+    for start in starts:
+        last_simulation = search.simulations + search.most_simulations
+        point: Point | None = search.simulate(start.choice)
+        while point is not None and search.simulations <= last_simulation and search.should_continue():
+            peak = int(point.run.live[search.arena].max())
+            point = _step(search, point, peak - min(search.excess(point.run), peak // TARGET_DIVISOR))
+            found += [] if point is None else [point]
+    return [*found, *without_unneeded_drops(search, found, MOST_TRIMMED)]
+
+
+def _step(search: Search, point: Point, level: int) -> Point | None:
+    """Return the point with the drops that save the most bytes above ``level`` per FLOP; ``None`` if none save any.
+
+    The positions above ``level`` are tried from the peak down, until drops at one of them help.
+    """
+    model, run = search.model, point.run
+    live = run.live[search.arena]
+    bytes_before = bytes_above(live, level)
+    steps = np.flatnonzero(live > level)
+    steps = steps[np.lexsort((steps, -live[steps]))]
+    first_of_position = np.sort(np.unique(run.for_position[steps], return_index=True)[1])
+    for step in steps[first_of_position[:MOST_POSITIONS]].tolist():
+        best: tuple[float, Point] | None = None
+        idle = idle_at(model, run, step, search.arena)
+        for sets_of_drops in (_sets_of_drops(idle, model), _with_temporaries(idle, search)):
+            for drops in sets_of_drops:
+                tried = search.simulate(point.choice.dropping(drops))
+                saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
+                ratio = saved / (1 + max(0, tried.run.flops - run.flops))
+                if ratio > (0 if best is None else best[0]):
+                    best = ratio, tried
+            if best is not None:
+                return best[1]
+    return None
+
+
+def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
+    """Yield sets of drops: subsets of all idle storages by ``STRIDES``, then the largest storages alone."""
+    by_producer = sorted(idle, key=lambda i: (int(model.producer[i.storage]), i.storage, i.drop))
+    drops = [i.drop for i in by_producer]
+    subsets = [tuple(drop for k, drop in enumerate(drops) if stride == 1 or k % stride) for stride in STRIDES]
+    yield from (list(subset) for subset in dict.fromkeys(subsets) if len(subset) > 1)
+    flops = model.node_flops[model.producer]
+    by_size = sorted(idle, key=lambda i: (-int(model.size[i.storage]), int(flops[i.storage]), i.drop))
+    yield from ([largest.drop] for largest in by_size[:MOST_SINGLE])
+
+
+def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
+    """Yield, for each idle storage last read by a recomputed node, its drop and, recursively, its operands' drops.
+
+    Only operands that are droppable and not read after the boundary are included. Without these drops, they would stay
+    live for the recomputation of the storage.
+    """
+    model = search.model
+    for candidate in idle:
+        drops = [candidate.drop]
+        storages = [candidate.storage] if candidate.drop < 0 else []
+        for storage in storages:  # the loop appends to the list
+            n = int(model.producer[storage])
+            for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):
+                operand = int(model.in_idx[edge])
+                if model.droppable[operand] and not search.boundary.read_later[operand] and operand not in storages:
+                    drops.append(-1 - edge)
+                    storages.append(operand)
+        if len(drops) > 1:
+            yield drops

@@ -1,4 +1,4 @@
-"""Write a recomputation choice into a graph as nodes; ``recover_choice.py`` reads it back.
+"""Write a recomputation choice into a graph as nodes; ``drop_moves.py`` reads it back.
 
 The second run of node ``n0`` is a new node ``n0@remat``; it writes ``h@remat`` instead of ``h``, and later nodes read
 ``h@remat``. Every tensor keeps one live range. The third run is ``n0@remat.2``. A view of a recomputed storage is
@@ -25,14 +25,6 @@ STATE = "@state"
 BACK, COPY_OUT, OFFLOADED = "@back", "@copy_out", "@offload"
 
 Drop = tuple[str, str]  # a tensor, and the node after which it is dropped (``n0@remat``: every recomputing run)
-
-
-def run_suffix(number: int) -> str:
-    """Return the suffix of node and tensor names of recomputing run ``number``; empty for the original (0)."""
-    return "" if not number else MARK if number == 1 else f"{MARK}.{number}"
-
-
-# -- drops as names ----------------------------------------------------------------------------------------------------
 
 
 def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
@@ -81,9 +73,6 @@ def _rejected(what: str, tensor: str, node_id: str, hint: str = HINT) -> Invalid
     return InvalidIrShapes(f"{what}.", reason="recompute", node_id=node_id, tensor=tensor, hint=hint)
 
 
-# -- choice → graph ----------------------------------------------------------------------------------------------------
-
-
 def write_graph(model: RecomputeModel, choice: Choice) -> Graph:
     """Return the graph with every recomputing run as a node in ``execution_order``.
 
@@ -129,7 +118,6 @@ class _Writer(DropWalk):
         self.overwritten_by: dict[int, int] = {}  # tensor → the tensor that overwrote it
         self.read_late: set[int] = set()  # original tensors that nodes after the forward pass read; no copies
         self.used_names = self.index.tensor_of.keys() | self.index.node_of.keys()
-        self.has_view = self.index.base >= 0
         self.position = {n: k for k, n in enumerate(self.node_at)}
 
     def graph(self) -> Graph:
@@ -197,11 +185,10 @@ class _Writer(DropWalk):
         self.current[s] = BACK if self.copies_in[s] == 1 else f"{BACK}.{self.copies_in[s]}"
         self.dropped[s] = False
         role = "activation" if root.role == "input" else root.role
-        back = msgspec.structs.replace(
-            root, id=root.id + self.current[s], role=role, saved_for_backward=False, remat=False
-        )
-        self.new_tensors.append(back)
-        self._copy(back.id, "copy_in", (f"{root.id}{OFFLOADED}", back.id), root.id, k)
+        back = root.id + self.current[s]
+        marks = {"role": role, "saved_for_backward": False, "remat": False}
+        self.new_tensors.append(msgspec.structs.replace(root, id=back, **marks))
+        self._copy(back, "copy_in", (f"{root.id}{OFFLOADED}", back), root.id, k)
         return True
 
     def _copy(self, node_id: str, instr: str, ends: tuple[str, str], tensor_id: str, k: int) -> None:
@@ -221,7 +208,11 @@ class _Writer(DropWalk):
         self.delayed[position] = False
         n = self.node_at[position]
         node = self.nodes[n]
-        self.nodes[n] = msgspec.structs.replace(node, inputs=self._inputs(n, k), phase=self.phase(k))
+        inputs = self.index.inputs_of(n).tolist()
+        names = tuple([self._name(i, k) for i in inputs])
+        if self.phase(k) != "forward":
+            self.read_late.update(i for i, name in zip(inputs, names, strict=True) if name == self.index.tensor_ids[i])
+        self.nodes[n] = msgspec.structs.replace(node, inputs=names, phase=self.phase(k))
         for i in self.index.outputs_of(n).tolist():
             if node.phase != self.phase(k):
                 self.tensors[i] = msgspec.structs.replace(self.tensors[i], saved_for_backward=False)
@@ -231,8 +222,8 @@ class _Writer(DropWalk):
                 layout = msgspec.structs.replace(layout, base_tensor_uid=self._name(int(self.index.base[i]), k))
                 self.tensors[i] = msgspec.structs.replace(self.tensors[i], view=layout)
         if node.in_place_write:
-            reads, writes = self.index.inputs_of(n).tolist(), self.index.outputs_of(n).tolist()
-            self.overwritten_by.update((reads[i], writes[o]) for i, o in node.in_place_write)
+            writes = self.index.outputs_of(n).tolist()
+            self.overwritten_by.update((inputs[i], writes[o]) for i, o in node.in_place_write)
         self.order.append(node.node_id)
         self._run_delayed_views(position, k)
         return True
@@ -243,48 +234,20 @@ class _Writer(DropWalk):
             for view in self.delayed_views.pop(s, ()):
                 self._first_run(view, k)
 
-    def _inputs(self, n: int, k: int) -> tuple[str, ...]:
-        is_after_forward = self.phase(k) != "forward"
-        names = []
-        for i in self.index.inputs_of(n).tolist():
-            names.append(self._name(i, k))
-            if is_after_forward and names[-1] == self.index.tensor_ids[i]:
-                self.read_late.add(i)
-        return tuple(names)
-
     def _name(self, i: int, k: int) -> str:
         """Return the name of tensor ``i`` in the current copy of its storage; repeat views where needed."""
-        s = self.storage[i]
-        if s < 0:
-            return self.index.tensor_ids[i]
-        copy = self.current[s]
-        if not self.has_view[i]:
-            return self.index.tensor_ids[i] + copy
-        known = self.view_names.get((i, copy))
-        if known is not None:
-            return known
-        writer = int(self.index.producer[i])
-        if writer < 0:
-            return self._copy_view(i, copy, k)
-        self.run_again(self.position[writer], k)
+        copy = self.current[self.storage[i]] if self.storage[i] >= 0 else ""
+        name, tensor, writer = self.index.tensor_ids[i] + copy, self.tensors[i], int(self.index.producer[i])
+        if self.storage[i] < 0 or tensor.view is None or (writer < 0 and not copy):
+            return name
+        if (i, copy) not in self.view_names:
+            if writer >= 0:
+                self.run_again(self.position[writer], k)
+            else:
+                view = msgspec.structs.replace(tensor.view, base_tensor_uid=self._name(int(self.index.base[i]), k))
+                self.new_tensors.append(msgspec.structs.replace(tensor, id=name, saved_for_backward=False, view=view))
+                self.view_names[i, copy] = name
         return self.view_names[i, copy]
-
-    def _copy_view(self, i: int, copy: str, k: int) -> str:
-        """Return the name of a view without a writer. Add it if ``copy`` (suffix of a storage copy) is not empty."""
-        tensor = self.tensors[i]
-        if not copy:
-            return tensor.id
-        layout = tensor.view
-        assert layout is not None
-        view = msgspec.structs.replace(
-            tensor,
-            id=tensor.id + copy,
-            saved_for_backward=False,
-            view=msgspec.structs.replace(layout, base_tensor_uid=self._name(int(self.index.base[i]), k)),
-        )
-        self.new_tensors.append(view)
-        self.view_names[i, copy] = view.id
-        return view.id
 
     def run_again(self, position: int, k: int) -> bool:
         n = self.node_at[position]
@@ -294,44 +257,44 @@ class _Writer(DropWalk):
             raise _rejected(what, "", node.node_id, hint)
         if self.delayed[position]:
             return self._first_run(position, k)
-        inputs = tuple(self._current_name(n, number, i, k) for number, i in enumerate(self.index.inputs_of(n).tolist()))
+        inputs = []
+        overwritten = {number for number, _ in node.in_place_write}
+        for number, i in enumerate(self.index.inputs_of(n).tolist()):
+            while number in overwritten and i in self.overwritten_by:  # read the result that overwrote the input
+                i = self.overwritten_by[i]
+            inputs.append(self._name(i, k))
         if operator_of(node.instr).is_random:
-            inputs = (*inputs, self._state(n))
-        number = self._next_run(n)
+            inputs.append(self._state(n))
+        written, suffix = self.index.outputs_of(n).tolist(), ""
+        names = [node.node_id, *(self.tensors[i].id for i in written)]
+        while not suffix or not self.used_names.isdisjoint(name + suffix for name in names):
+            self.runs[n] += 1  # again if a name is used: the preset can add runs as well
+            suffix = MARK if self.runs[n] == 1 else f"{MARK}.{self.runs[n]}"
         outputs = []
-        for i in self.index.outputs_of(n).tolist():
+        for i in written:
             tensor, s = self.tensors[i], self.storage[i]
-            name = tensor.id + run_suffix(number)
+            name = tensor.id + suffix
             outputs.append(name)
             view = tensor.view
-            if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.offloaded[s]:
-                self.current[s] = run_suffix(number)
+            if view is None and s >= 0 and self.dropped[s] and not self.offloaded[s]:
+                self.current[s] = suffix
                 self.dropped[s] = False
             if view is not None:
                 self.view_names[i, self.current[s]] = name
                 base_index = int(self.index.base[i])
-                own_base = self.index.tensor_ids[base_index] + run_suffix(number)
-                base = own_base if base_index in self.index.outputs_of(n).tolist() else self._name(base_index, k)
+                base = self.tensors[base_index].id + suffix if base_index in written else self._name(base_index, k)
                 view = msgspec.structs.replace(view, base_tensor_uid=base)
             role = "activation" if tensor.role in PERSISTENT_ROLES else tensor.role
             marks = {"role": role, "alias_group_id": None, "saved_for_backward": False, "remat": False}
             self.new_tensors.append(msgspec.structs.replace(tensor, id=name, view=view, **marks))
-        name, inplace = node.node_id + run_suffix(number), "none" if node.in_place_write else node.inplace
+        name, inplace = node.node_id + suffix, "none" if node.in_place_write else node.inplace
         changes = {"phase": self.phase(k), "in_place_write": (), "inplace": inplace, "grad_edges": ()}
-        ends = {"inputs": inputs, "outputs": tuple(outputs)}
+        ends = {"inputs": tuple(inputs), "outputs": tuple(outputs)}
         copy = msgspec.structs.replace(node, node_id=name, recomputes=node.node_id, **ends, **changes)
         self.added_nodes.append(copy)
         self.order.append(copy.node_id)
         self._run_delayed_views(position, k)
         return True
-
-    def _next_run(self, n: int) -> int:
-        """Return the number of the next run of ``n``. Skip names that are used: the preset can add runs as well."""
-        names = (self.nodes[n].node_id, *(self.tensors[i].id for i in self.index.outputs_of(n).tolist()))
-        while True:
-            self.runs[n] += 1
-            if self.used_names.isdisjoint(name + run_suffix(self.runs[n]) for name in names):
-                return self.runs[n]
 
     def _state(self, n: int) -> str:
         """Return the tensor in which a random operator saves its generator state."""
@@ -345,10 +308,3 @@ class _Writer(DropWalk):
             saved = Tensor(state, shape, "uint8", first.role, saved_for_backward=is_saved, arena=first.arena)
             self.new_tensors.append(saved)
         return state
-
-    def _current_name(self, n: int, number: int, i: int, k: int) -> str:
-        """Return the current name of tensor ``i``, input ``number``; if the node overwrote it, that of the result."""
-        if any(number == x for x, _ in self.index.graph.nodes[n].in_place_write):
-            while i in self.overwritten_by:
-                i = self.overwritten_by[i]
-        return self._name(i, k)

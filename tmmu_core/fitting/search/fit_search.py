@@ -13,13 +13,12 @@ extent). The search is deterministic. If stopped, it returns the best candidate 
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Kind, Move, total_cost
-from tmmu_core.fitting.moves.settings import bisect_size, smaller_alignments
 from tmmu_core.fitting.order.order_search import OrderMove, Watch, order_move
 from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted, UnknownOperator, unknown_operators
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
@@ -28,7 +27,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents
 from tmmu_core.fitting.recompute.recompute_bound import always_live, output_bounds
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
 from tmmu_core.fitting.recompute.schedule import MOST_WORK, schedule_move
-from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, pareto, plan_moves, planner_move, with_size
+from tmmu_core.fitting.search import candidates
 from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
@@ -36,6 +35,7 @@ from tmmu_core.planners.problem import Progress
 MOST_LISTS = 16  # maximum number of lists of moves of one kind, for progress reports
 CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
+Found = Callable[[Candidate], None] | None  # receives every improved candidate
 ROUNDS = 6  # maximum number of schedules between the lower bound and the smallest plan
 
 
@@ -44,7 +44,7 @@ def fit(
     capacity: Capacity,
     allowed: Allowed | None = None,
     progress: Progress | None = None,
-    found: Callable[[Candidate], None] | None = None,
+    found: Found = None,
     *,
     smallest: bool = False,
 ) -> Fitted:
@@ -55,7 +55,16 @@ def fit(
     the first search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
-    _check(start, capacity, allowed)
+    unknown_kinds = sorted(set(allowed.kinds) - set(KINDS))
+    if unknown_kinds:
+        hint = strict.closest_hint(unknown_kinds[0], KINDS)
+        raise _rejected(f"unknown kind of move {unknown_kinds[0]!r}.", hint)
+    names = sorted(extents(start.plan))
+    for name in sorted(map(str, set(capacity.arenas) - set(names))):
+        what = "is memory of another device" if name == OFFLOAD_ARENA else "is unknown"
+        raise _rejected(f"the capacity names arena {name!r}, which {what}.", strict.closest_hint(name, names))
+    if capacity.total is None and not capacity.arenas:
+        raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
     search = _FitSearch(start, capacity, allowed, Watch(progress), found)
     search.search()
     unknown = search.limiting_operators()
@@ -64,45 +73,23 @@ def fit(
     return search.result(unknown)
 
 
-def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
-    unknown = sorted(set(allowed.kinds) - set(KINDS))
-    if unknown:
-        raise _rejected(f"unknown kind of move {unknown[0]!r}.", strict.closest_hint(unknown[0], KINDS))
-    names = sorted(extents(start.plan))
-    for name in sorted(map(str, set(capacity.arenas) - set(names))):
-        what = "is memory of another device" if name == OFFLOAD_ARENA else "is unknown"
-        raise _rejected(f"the capacity names arena {name!r}, which {what}.", strict.closest_hint(name, names))
-    if capacity.total is None and not capacity.arenas:
-        raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
-
-
 def _rejected(message: str, hint: str) -> InvalidIrShapes:
     return InvalidIrShapes(message, reason="fit", node_id="", hint=hint)
 
 
-def smallest_of(candidates: Iterable[Candidate]) -> Candidate:
+def smallest_of(found: Iterable[Candidate]) -> Candidate:
     """Return the candidate with the least extent, the first of equals."""
-    return min(candidates, key=lambda candidate: candidate.extent_bytes)
-
-
-def best_of(candidates: Iterable[Candidate], capacity: Capacity) -> Candidate:
-    """Return the cheapest candidate that fits, else the one that exceeds the capacity least; the first of equals."""
-
-    def rank(candidate: Candidate) -> tuple[Any, ...]:
-        over = capacity.over(extents(candidate.plan))
-        return over, candidate.extent_bytes if over else 0, candidate.key
-
-    return min(candidates, key=rank)
+    return min(found, key=lambda candidate: candidate.extent_bytes)
 
 
 def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
     """Return the lower bound of all plans that moves of ``kinds`` can reach; with ``sizes``, at the smallest sizes."""
     initial = start
     if "alignment" in kinds:
-        start = plan_moves(start, tuple(smaller_alignments(start))[-1:])
+        start = candidates.plan_moves(start, tuple(candidates.smaller_alignments(start))[-1:])
     if "sizes" in kinds:
         for name, dim in sorted(start.plan_input.graph.dims.items()):
-            start = with_size(start, name, dim.min)
+            start = candidates.with_size(start, name, dim.min)
     # With smaller alignments or sizes, another planner may reach a smaller extent. The kind "planner"
     # selects the bound of the packing, which holds for all planners.
     bound_kinds: set[Kind] = set(kinds) - {"sizes", "alignment"}
@@ -111,39 +98,25 @@ def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
     return lower_bound(start, bound_kinds)
 
 
-@dataclass
 class _FitSearch:
-    start: Candidate
-    capacity: Capacity
-    allowed: Allowed
-    watch: Watch
-    on_improvement: Callable[[Candidate], None] | None
-    order: OrderMove | None = None  # the result of the order search
-    total_bound: int = 0  # lower bound of all arenas together, over all orders; 0 if unknown; may exceed ``bound``
-    curve: list[Candidate] = field(default_factory=list)  # candidates that no other dominates in cost and bytes
-    best: Candidate = field(init=False)
-    best_in_initial_order: Candidate = field(init=False)  # the best without costly moves in the start's order
-    goal: Capacity = field(init=False)  # the capacity, or a larger one in the search for the smallest plan
-
-    def __post_init__(self) -> None:
-        self.goal = self.capacity
-        self.best = self.best_in_initial_order = self.start
-        self.curve.append(self.start)
-        self.flops = total_flops(self.start.liveness.timeline.index)
-        self.bound = reachable_bound(self.start, self.allowed.kinds)
-        planner = self.start.plan_input.planner
-        can_change = "planner" in self.allowed.kinds and planner != BEST_PLANNER
-        self.planner_moves = (planner_move(planner),) if can_change else ()
-        """The move to ``BEST_PLANNER``; empty if it is not allowed, or if the start already uses this planner."""
-
-    # -- steps and proofs --------------------------------------------------------------------------------------
+    def __init__(self, start: Candidate, capacity: Capacity, allowed: Allowed, watch: Watch, found: Found) -> None:
+        self.start, self.capacity, self.allowed = start, capacity, allowed
+        self.watch, self.on_improvement = watch, found
+        self.goal = capacity  # the capacity, or a larger one in the search for the smallest plan
+        self.best = self.best_in_initial_order = start  # the second: without costly moves, in the start's order
+        self.curve: tuple[Candidate, ...] = (start,)  # candidates that no other dominates in cost and bytes
+        self.order: OrderMove | None = None  # the result of the order search
+        self.flops = total_flops(start.liveness.timeline.index)
+        self.bound = reachable_bound(start, allowed.kinds)
+        self.total_bound = 0  # lower bound of all arenas together, over all orders; 0 if unknown; may exceed ``bound``
+        self.planner_moves = candidates.planner_moves(start.plan_input.planner) if "planner" in allowed.kinds else ()
 
     def result(self, unknown: tuple[UnknownOperator, ...]) -> Fitted:
         self.goal = self.capacity
         if self.fits(self.best):
             self.remove_small_moves()
         answer: Answer = "fits" if self.fits(self.best) else "cannot" if self.is_impossible else "open"
-        plans_and_bounds = self.start, self.best, self.bound, self.total_bound, tuple(self.curve)
+        plans_and_bounds = self.start, self.best, self.bound, self.total_bound, self.curve
         stopped = self.watch.stopped
         return Fitted(answer, self.capacity, *plans_and_bounds, self.flops, stopped, unknown, self.allowed)
 
@@ -177,19 +150,12 @@ class _FitSearch:
         below_all = Capacity(None if self.capacity.total is None else -1, dict.fromkeys(self.capacity.arenas, -1))
         lowest = _FitSearch(self.start, below_all, self.allowed, self.watch, self.record)
         while lowest.is_impossible and not self.watch.stopped:
-            lowest.goal = lowest.raised_capacity()
+            total = None if below_all.total is None else max(lowest.bound.bytes, lowest.total_bound)
+            lowest.goal = Capacity(total, {name: lowest.bound.bytes_of.get(name, 0) for name in below_all.arenas})
             lowest.search()
         lowest.try_lower_schedules()
         self.bound = max(self.bound, lowest.bound, key=lambda bound: bound.bytes)
         self.total_bound = max(self.total_bound, lowest.total_bound)
-
-    def raised_capacity(self) -> Capacity:
-        """Return the capacity with each limit raised to its lower bound."""
-        total, bound_of = self.capacity.total, self.bound.bytes_of
-        return Capacity(
-            None if total is None else max(total, self.bound.bytes, self.total_bound),
-            {name: max(limit, bound_of.get(name, 0)) for name, limit in self.capacity.arenas.items()},
-        )
 
     @property
     def is_impossible(self) -> bool:
@@ -204,7 +170,7 @@ class _FitSearch:
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return
-        if kinds & set(COSTLY):
+        if kinds & set(candidates.COSTLY):
             bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
             self.bound = with_order(bound, output_bounds(self.start, self.allowed))
         elif self.order is not None:
@@ -221,7 +187,8 @@ class _FitSearch:
         count = min(len(small), len(moves) - 1)
         while count > 0:
             with suppress(ContractError):
-                candidate = plan_moves(self.start, tuple(move for move in moves if move.what not in small[:count]))
+                others = tuple(move for move in moves if move.what not in small[:count])
+                candidate = candidates.plan_moves(self.start, others)
                 if self.fits(candidate):
                     self.record(candidate)
                     self.best = candidate
@@ -234,8 +201,6 @@ class _FitSearch:
         if (fits and not self.best.cost.weight) or (not fits and self.is_impossible and self.order is None):
             return ()
         return unknown_operators(self.start.liveness.timeline, self.allowed.kinds)
-
-    # -- moves without cost ------------------------------------------------------------------------------------
 
     def try_planner(self) -> None:
         if self.planner_moves:
@@ -250,7 +215,7 @@ class _FitSearch:
         # Search the order with all in-place reuses allowed: its lower bound then also holds after in-place moves.
         if self.order is None:  # the search for the smallest plan is repeated when its bound rises
             extra = missing_permissions(self.start.plan_input) if "inplace" in self.allowed.kinds else None
-            self.order = self.best_order(self.start if extra is None else plan_moves(self.start, (extra,)))
+            self.order = self.best_order(self.start if extra is None else candidates.plan_moves(self.start, (extra,)))
         if self.order is not None and self.order.move is not None:
             self.try_moves(self.start, (self.order.move,))
             if not self.best.has("order"):
@@ -267,12 +232,12 @@ class _FitSearch:
             return
         bases = [self.best_planned(self.best)]
         if self.order is not None and self.order.move is not None and not self.best.has("order"):
-            bases.append(plan_moves(self.best, (self.order.move,)))
+            bases.append(candidates.plan_moves(self.best, (self.order.move,)))
         for base in bases:
             permissions = missing_permissions(base.plan_input)
             if permissions is None or not self.watch("in place"):
                 return  # missing permissions are the same in every order
-            after = plan_moves(base, (permissions,))
+            after = candidates.plan_moves(base, (permissions,))
             if sum(bounds(after.plan).values()) >= sum(bounds(base.plan).values()):
                 continue
             if not self.try_moves(base, (needed_permissions(base.plan_input, after.liveness) or permissions,)):
@@ -282,11 +247,9 @@ class _FitSearch:
         if "alignment" not in self.allowed.kinds:
             return
         base = self.best_planned(self.best)
-        for move in smaller_alignments(base):
+        for move in candidates.smaller_alignments(base):
             if not self.watch("alignment") or (self.try_moves(base, (move,)) and self.fits(self.best)):
                 return
-
-    # -- moves that cost ---------------------------------------------------------------------------------------
 
     def try_recompute_and_offload(self, base: Candidate) -> None:
         """Recompute and offload in the order of ``base``, then in the initial order, then in new orders."""
@@ -339,30 +302,21 @@ class _FitSearch:
         return None if move is None else self.planned(base, (move,))
 
     def recompute_or_offload(self, base: Candidate) -> Candidate:
-        """Recompute, then offload if this can be cheaper; return the smallest candidate."""
-        found = [base]
+        """Recompute, then offload if this can be cheaper, until a list of moves fits; return the smallest candidate."""
+        smallest = base
         # Offload must transfer at least the excess over the goal.
         least_cost = FLOPS_PER_MOVED_BYTE * self.goal.over(extents(base.plan))
-        for kind in (kind for kind in COSTLY if kind in self.allowed.kinds):
-            if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= least_cost:
+        for kind in (kind for kind in candidates.COSTLY if kind in self.allowed.kinds):
+            is_cheap = self.fits(self.best) and self.best.cost.weight <= least_cost
+            if self.watch.stopped or (kind == "offload" and is_cheap):
                 break
-            found.append(self.try_kind(base, kind))
-            if self.watch.stopped:
-                break
-        return smallest_of(found)
-
-    def try_kind(self, base: Candidate, kind: Kind) -> Candidate:
-        """Plan lists of moves of a kind; return the first candidate that fits, else the smallest one."""
-        smallest = base
-        for number, moves in enumerate(self.lists_of_moves(base, kind)):
-            if not self.watch(kind, number, MOST_LISTS):
-                break
-            candidate = self.planned(base, moves)
-            if candidate is None:
-                break
-            if self.fits(candidate):
-                return candidate
-            smallest = smallest_of((smallest, candidate))
+            for number, moves in enumerate(self.lists_of_moves(base, kind)):
+                candidate = self.planned(base, moves) if self.watch(kind, number, MOST_LISTS) else None
+                if candidate is None:
+                    break
+                smallest = smallest_of((smallest, candidate))
+                if self.fits(candidate):
+                    break
         return smallest
 
     def lists_of_moves(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
@@ -375,7 +329,7 @@ class _FitSearch:
             if lowest := lowest_within(base.plan_input, self.goal, None, self.watch):
                 yield lowest
             return
-        for moves in COSTLY[kind].lists_of_moves(base.plan_input, self.goal, self.watch):
+        for moves in candidates.COSTLY[kind].lists_of_moves(base.plan_input, self.goal, self.watch):
             if self.exceeds_cost((*base.moves, *moves)):
                 assert self.allowed.max_cost is not None
                 flops_left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
@@ -392,13 +346,11 @@ class _FitSearch:
         for name, dim in sorted(self.start.plan_input.graph.dims.items()):
 
             def fit_at(size: int, name: str = name) -> Fitted:
-                return fit(with_size(self.start, name, size), self.goal, others, self.watch)
+                return fit(candidates.with_size(self.start, name, size), self.goal, others, self.watch)
 
-            largest = bisect_size(dim, fit_at)
+            largest = candidates.bisect_size(dim, fit_at)
             if largest.size is not None:
                 self.record(largest.fitted.best)
-
-    # -- candidates --------------------------------------------------------------------------------------------
 
     def try_moves(self, base: Candidate, moves: tuple[Move, ...]) -> bool:
         """Plan ``base`` with ``moves``; return whether the result is the best candidate so far."""
@@ -411,20 +363,25 @@ class _FitSearch:
         A planner that saves nothing now can use the bytes that later moves free.
         """
         moves = () if candidate.has("planner") else self.planner_moves
-        other = plan_moves(candidate, moves)
+        other = candidates.plan_moves(candidate, moves)
         return other if other.extent_bytes <= candidate.extent_bytes else candidate
 
     def planned(self, base: Candidate, moves: tuple[Move, ...]) -> Candidate | None:
         """Plan ``base`` with ``moves`` and record the result; return ``None`` above the maximum cost."""
         if self.exceeds_cost((*base.moves, *moves)):
             return None
-        candidate = plan_moves(base, moves)
+        candidate = candidates.plan_moves(base, moves)
         self.record(candidate)
         return candidate
 
     def record(self, candidate: Candidate) -> None:
-        self.curve = list(pareto([*self.curve, candidate]))
-        if best_of((self.best, candidate), self.capacity) is not self.best:
+        self.curve = candidates.pareto([*self.curve, candidate])
+
+        def rank(candidate: Candidate) -> tuple[Any, ...]:
+            over = self.capacity.over(extents(candidate.plan))
+            return over, candidate.extent_bytes if over else 0, candidate.key
+
+        if rank(candidate) < rank(self.best):
             self.best = candidate
             if self.on_improvement is not None:
                 self.on_improvement(candidate)

@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tmmu_core.fitting.move import KINDS, Kind, Move
-from tmmu_core.fitting.moves.settings import smaller_alignments
 from tmmu_core.fitting.order.order_search import Watch, order_move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity
 from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
-from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, apply_moves, pareto, planner_move
+from tmmu_core.fitting.search.candidates import COSTLY, apply_moves, pareto, planner_moves, smaller_alignments
 from tmmu_core.fitting.search.fit_search import fit, reachable_bound, smallest_of
 from tmmu_core.graph.model import OFFLOAD_ARENA
-from tmmu_core.liveness.timeline import Liveness
 from tmmu_core.planners.problem import Progress
 
 MOST_PLANNED = 8  # maximum number of moves of one kind that are planned
@@ -40,7 +38,6 @@ def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: P
     """Rank single moves on ``start``. ``progress`` can stop the search; results so far are kept."""
     watch = Watch(progress)
     ranked: list[Move] = []
-
     possible = planned = 0
     for kind in sorted({*kinds}, key=KINDS.index):
         moves = sorted(_single_moves(start, kind, watch), key=lambda move: -move.bytes)
@@ -59,9 +56,9 @@ def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: P
 
 
 def _single_moves(start: Candidate, kind: Kind, watch: Watch) -> Iterator[Move]:
-    plan_input = start.plan_input
-    if kind == "planner" and plan_input.planner != BEST_PLANNER:
-        yield planner_move(plan_input.planner)
+    plan_input, liveness = start.plan_input, start.liveness
+    if kind == "planner":
+        yield from planner_moves(plan_input.planner)
     elif kind == "order":
         # Skip the proof of optimality: any order with a lower peak is a result.
         order = order_move(start, watch, goal=0)
@@ -70,30 +67,22 @@ def _single_moves(start: Candidate, kind: Kind, watch: Watch) -> Iterator[Move]:
     elif kind == "alignment":
         yield from smaller_alignments(start)
     elif kind == "inplace":
-        saved = bytes_saved_in_place(start.liveness)
+        index, storages, timeline = liveness.timeline.index, liveness.storages, liveness.timeline
+        saved: dict[str, int] = {}  # node at the first peak of an arena → bytes that in-place reuse at this node saves
+        for arena in np.unique(storages.arena).tolist() if timeline.steps else ():
+            live = live_bytes_in(liveness, arena)
+            step = live.index(max(live))
+            node = int(timeline.node_at[step])
+            if node < 0 or liveness.arenas[arena] == OFFLOAD_ARENA:
+                continue
+            second_peak = max([0, *live[:step], *live[step + 1 :]])
+            inputs = liveness.storage_of[index.inputs_of(node)]
+            inputs = inputs[inputs >= 0]
+            inputs = inputs[(storages.arena[inputs] == arena) & (storages.death[inputs] == step + 1)]
+            saved[index.node_ids[node]] = min(int(storages.size[inputs].max(initial=0)), live[step] - second_peak)
         yield from (replace(move, bytes=n) for move in single_moves(plan_input) if (n := saved.get(move.nodes[0], 0)))
     elif kind in COSTLY:
         yield from COSTLY[kind].single_moves(plan_input)
-
-
-def bytes_saved_in_place(liveness: Liveness) -> dict[str, int]:
-    """Return node id → bytes that in-place reuse at this node saves, for the node at the first peak of each arena."""
-    index, storages = liveness.timeline.index, liveness.storages
-    saved: dict[str, int] = {}
-    if not liveness.timeline.steps:
-        return saved
-    for arena in np.unique(storages.arena).tolist():
-        live = live_bytes_in(liveness, arena)
-        step = live.index(max(live))
-        node = int(liveness.timeline.node_at[step])
-        if node < 0 or liveness.arenas[arena] == OFFLOAD_ARENA:
-            continue
-        second_peak = max([0, *live[:step], *live[step + 1 :]])
-        inputs = liveness.storage_of[index.inputs_of(node)]
-        inputs = inputs[inputs >= 0]
-        inputs = inputs[(storages.arena[inputs] == arena) & (storages.death[inputs] == step + 1)]
-        saved[index.node_ids[node]] = min(int(storages.size[inputs].max(initial=0)), live[step] - second_peak)
-    return saved
 
 
 POINTS = 8  # number of capacities from the smallest plan without cost down to the lower bound

@@ -21,10 +21,9 @@ import msgspec
 
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.moves.settings import FittedSize, bisect_size, dim_bounds
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents, initial_candidate
-from tmmu_core.fitting.search.candidates import plan_moves, with_size
+from tmmu_core.fitting.search.candidates import FittedSize, bisect_size, dim_bounds, plan_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.checks import refuse_unused_dims, size_range
 from tmmu_core.graph.model import Dim, Graph
@@ -50,16 +49,24 @@ def largest_that_fits(
     dimension (``unknown_dimension``) or one that no tensor uses (``unused_dim``).
     """
     others = replace(allowed, kinds=allowed.kinds - {"sizes"})
-
-    def fit_graph(at_size: Graph, size: int) -> Fitted:
-        start = initial_candidate(at_size, request.but(dims={**request.dims, name: size}))
-        return fit(start, capacity, others, progress)
-
     if read is not None and (name in graph.ranges or name in graph.assumed):
         sizes, given = size_range(graph, name), graph.dims[name].max
 
         def search(graph_at: Callable[[int], Graph]) -> FittedSize:
-            return _largest_by_doubling(sizes, given, cache(lambda size: fit_graph(graph_at(size), size)))
+            @cache
+            def fit_at(size: int) -> Fitted:
+                start = initial_candidate(graph_at(size), request.but(dims={**request.dims, name: size}))
+                return fit(start, capacity, others, progress)
+
+            low, best = given, fit_at(given)
+            if best.answer != "fits":
+                return bisect_size(Dim(sizes.min, given), fit_at)
+            while low < sizes.max and not best.stopped:  # doubling avoids graphs of huge allowed sizes
+                high = min(max(2 * low, 1), sizes.max)
+                if fit_at(high).answer != "fits":
+                    return bisect_size(Dim(low, high), fit_at)
+                low, best = high, fit_at(high)
+            return FittedSize(low, best)
 
         first = max(2, sizes.min, min(given, sizes.max - 2))
         return search_sizes(cache(lambda size: read({**request.dims, name: size})), sizes, first, (3,), search)
@@ -87,7 +94,11 @@ def search_sizes(
                 graphs = [read_at(first + k) for k in range(count)]
 
                 def extrapolated(size: int, graphs: Sequence[Graph] = graphs) -> Graph:
-                    return sized_graph(graphs, size - first) or read_at(size)
+                    try:
+                        values = list(map(msgspec.to_builtins, graphs))
+                        return msgspec.convert(_extrapolate(values, size - first), Graph)
+                    except ValueError:
+                        return read_at(size)
 
                 found = search(extrapolated)
                 size = sizes.min if found.size is None else found.size
@@ -96,34 +107,12 @@ def search_sizes(
     return search(read_at)
 
 
-def _largest_by_doubling(sizes: Dim, first: int, fit_at: Callable[[int], Fitted]) -> FittedSize:
-    """Return the largest size that fits. Doubling from ``first`` avoids graphs of huge allowed sizes."""
-    best = fit_at(first)
-    if best.answer != "fits":
-        return bisect_size(Dim(sizes.min, first), fit_at)
-    low = first
-    while low < sizes.max and not best.stopped:
-        high = min(max(2 * low, 1), sizes.max)
-        fitted = fit_at(high)
-        if fitted.answer != "fits":
-            return bisect_size(Dim(low, high), fit_at)
-        low, best = high, fitted
-    return FittedSize(low, best)
-
-
-def sized_graph(graphs: Sequence[Graph], increase: int) -> Graph | None:
-    """Return the graph at the size of the first graph plus ``increase``; every number is a polynomial of the size.
-
-    ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Return ``None`` if they
-    differ in more than integers, or if a number would be negative.
-    """
-    try:
-        return msgspec.convert(_extrapolate(list(map(msgspec.to_builtins, graphs)), increase), type(graphs[0]))
-    except ValueError:
-        return None
-
-
 def _extrapolate(values: list[Any], increase: int) -> Any:
+    """Return plain data at the first size plus ``increase``; every number is a polynomial of the size.
+
+    ``values`` is the data at consecutive sizes: two for linear numbers, three for quadratic ones. Raises ``ValueError``
+    if they differ in more than integers, or if a number would be negative.
+    """
     first = values[0]
     if all(value == first for value in values):
         return first
@@ -131,18 +120,15 @@ def _extrapolate(values: list[Any], increase: int) -> Any:
         return {key: _extrapolate([value[key] for value in values], increase) for key in first}
     if all(isinstance(value, list | tuple) and len(value) == len(first) for value in values):
         return [_extrapolate(list(parts), increase) for parts in zip(*values, strict=True)]
-    if not all(type(value) is int for value in values) or (number := _newton(values, increase)) < 0:
+    if not all(type(value) is int for value in values):
         raise ValueError
-    return number
-
-
-def _newton(values: list[int], increase: int) -> int:
-    """Return the value at ``increase`` of the polynomial with ``values`` at 0, 1, …, by forward differences."""
     number, binomial = 0, 1
-    for k in range(len(values)):
+    for k in range(len(values)):  # Newton's forward differences
         number += binomial * values[0]
         binomial = binomial * (increase - k) // (k + 1)
         values = [second - first for first, second in pairwise(values)]
+    if number < 0:
+        raise ValueError
     return number
 
 

@@ -6,27 +6,17 @@ first gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offl
 order, because both use the gaps and storages (``movable``) of the recompute model (``recompute/recompute_model.py``).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
-from tmmu_core.fitting.recompute.drop_moves import (
-    MOST_SINGLE_MOVES,
-    TIGHTENED_GOALS,
-    DropStep,
-    best_single_steps,
-    excess_over_share,
-    progress_check,
-    steps_through,
-)
+from tmmu_core.fitting.recompute import drop_moves
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
-from tmmu_core.fitting.recompute.min_cut import Boundary, boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
-from tmmu_core.fitting.recompute.recompute_search import Excess, peak_position
-from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.recompute_search import Boundary, Excess, peak_boundary
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same bytes are copied back before their next read"
@@ -36,39 +26,53 @@ MOST_CANCELLED = 400  # maximum number of storages for which the search tries to
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield one move per storage that is idle at an arena's peak and whose offload lowers the sum of peaks.
-
-    The move that saves most bytes is first. ``Move.bytes`` is the reduction of peak live bytes, not of the arena size.
-    """
-    model, initial = recover_choice(plan_input)
+    """Yield one move per storage that is idle at an arena's peak and whose offload lowers the sum of peaks."""
+    model, initial = drop_moves.recover_choice(plan_input)
     base = run(model, initial)
     groups = []
     for arena in range(len(model.fixed)):
-        at = boundary(model, peak_position(base, arena))
-        idle = _idle(model, at, arena, initial)[:MOST_SINGLE_MOVES].tolist()
+        at = peak_boundary(model, base, arena)
+        idle = _idle(model, at, arena, initial)[: drop_moves.MOST_SINGLE_MOVES].tolist()
         groups += [([s], _offload_choice(model, at, s)) for s in idle]
-    yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.members[0]))
+    yield from map(_move, drop_moves.best_single_steps(model, initial, groups, lambda step: step.members[0]))
 
 
 def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
-    """Yield a list of moves for each goal that is met; the goals are :data:`TIGHTENED_GOALS` of ``goal``.
+    """Yield a list of moves for each goal that is met; the goals are :data:`drop_moves.TIGHTENED_GOALS` of ``goal``.
 
     Each list starts from the initial graph, and has a lower sum of peak live bytes than the list before. If ``goal``
     itself is missed, yield the moves found so far, but only if they lower the sum.
     """
-    model, initial = recover_choice(plan_input)
-    should_continue = progress_check(report, "offload")
-    choice, total = initial, run(model, initial).total
-    for share in TIGHTENED_GOALS:
-        bytes_over = excess_over_share(goal, share)
-        choice, found = _offload_until(model, choice, bytes_over, should_continue)
-        if _excess(model, found, bytes_over):
-            if share == TIGHTENED_GOALS[0] and found.total < total:
+    model, initial = drop_moves.recover_choice(plan_input)
+    should_continue = drop_moves.progress_check(report, "offload")
+    choice, found = initial, run(model, initial)
+    total = found.total
+    for share in drop_moves.TIGHTENED_GOALS:
+        bytes_over = drop_moves.excess_over_share(goal, share)
+        # Offload storages that are idle at the peak, until the goal is met or no offload lowers the peak.
+        while (excess := _excess(model, found, bytes_over)) and should_continue():
+            arenas = np.argsort(-found.peaks, kind="stable").tolist()
+            offloads = (_offload(model, choice, found, arena, excess) for arena in arenas)
+            lower_peak = next((result for result in offloads if result is not None), None)
+            if lower_peak is None:
+                break
+            choice, found = lower_peak
+        if excess:
+            if share == drop_moves.TIGHTENED_GOALS[0] and found.total < total:
                 yield _moves(model, initial, choice)
             return
-        needed, found = _cancel_unneeded(model, initial, choice, bytes_over)
-        if found.total < total:
-            total = found.total
+        # Keep storages in memory, largest first, if the goal is still met.
+        needed, needed_run = choice, found
+        offloaded = np.flatnonzero(choice.offloaded & ~initial.offloaded)
+        for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:MOST_CANCELLED].tolist():
+            drops = (needed - initial).drops
+            fewer = needed.without(drops[(drops >= 0) & (drops % len(model.size) == s)])
+            fewer.offloaded[s] = False
+            after = run(model, fewer)
+            if not _excess(model, after, bytes_over):
+                needed, needed_run = fewer, after
+        if needed_run.total < total:
+            total = needed_run.total
             yield _moves(model, initial, needed)
 
 
@@ -76,30 +80,13 @@ def _excess(model: RecomputeModel, found: Run, bytes_over: Excess) -> int:
     return bytes_over(dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True)))
 
 
-def _offload_until(
-    model: RecomputeModel, choice: Choice, bytes_over: Excess, should_continue: Callable[[], bool]
-) -> tuple[Choice, Run]:
-    """Offload storages that are idle at the peak, until the goal is met or no offload lowers the peak."""
-    found = run(model, choice)
-    while (excess := _excess(model, found, bytes_over)) and should_continue():
-        arenas = np.argsort(-found.peaks, kind="stable").tolist()
-        offloads = (_offload_next(model, choice, found, arena, excess) for arena in arenas)
-        lower_peak = next((result for result in offloads if result is not None), None)
-        if lower_peak is None:
-            break
-        choice, found = lower_peak
-    return choice, found
-
-
-def _offload_next(
-    model: RecomputeModel, choice: Choice, before: Run, arena: int, excess: int
-) -> tuple[Choice, Run] | None:
+def _offload(model: RecomputeModel, choice: Choice, before: Run, arena: int, excess: int) -> tuple[Choice, Run] | None:
     """Offload more, so that an arena has a lower peak or fewer steps at its peak; return the new choice and its run.
 
     If no storage has ``excess`` bytes, first try the largest storages together. Then try single storages: those with
     at least ``excess`` bytes, smallest first, then all, largest first. Return ``None`` if no attempt succeeds.
     """
-    at = boundary(model, peak_position(before, arena))
+    at = peak_boundary(model, before, arena)
     idle = _idle(model, at, arena, choice)
     peak = before.live[arena].max(initial=0)
     steps_at_peak = (before.live[arena] >= peak).sum()
@@ -118,19 +105,6 @@ def _offload_next(
         if after.peaks[arena] <= before.peaks[arena] and (after.live[arena] >= peak).sum() < steps_at_peak:
             return more, after
     return None
-
-
-def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, bytes_over: Excess) -> tuple[Choice, Run]:
-    """Keep storages in memory, largest first, if the goal is still met; return the new choice and its run."""
-    found = run(model, choice)
-    offloaded = np.flatnonzero(choice.offloaded & ~initial.offloaded)
-    for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:MOST_CANCELLED].tolist():
-        fewer = choice.without([d for d in (choice - initial).drops.tolist() if d >= 0 and d % len(model.size) == s])
-        fewer.offloaded[s] = False
-        after = run(model, fewer)
-        if not _excess(model, after, bytes_over):
-            choice, found = fewer, after
-    return choice, found
 
 
 def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
@@ -152,7 +126,7 @@ def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice
 def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
     """Return the offloads that ``choice`` adds to ``initial``, as one move per operator that produces the storages."""
     by_operator: dict[str, list[int]] = {}
-    for s in _dropped_storages(choice - initial):
+    for s in sorted(set((choice - initial).pairs[1].tolist())):
         producer = int(model.producer[s])
         by_operator.setdefault("@inputs" if producer < 0 else model.instr(producer), []).append(s)
     groups = []
@@ -160,17 +134,13 @@ def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move
         is_offloaded = np.zeros(len(model.size), np.bool_)
         is_offloaded[members] = True
         groups.append((members, Choice(choice.drops[np.isin(choice.storages(model), members)], is_offloaded)))
-    return tuple(map(_move, steps_through(model, initial, groups)))
+    return tuple(map(_move, drop_moves.steps_through(model, initial, groups)))
 
 
-def _dropped_storages(drops: Choice) -> list[int]:
-    return sorted(set(drops.pairs[1].tolist()))
-
-
-def _move(step: DropStep) -> Move:
+def _move(step: drop_moves.DropStep) -> Move:
     model, drops = step.model, step.drops
-    tensors = tuple(map(model.name_of, _dropped_storages(drops)))
     gaps = list(zip(*(column.tolist() for column in drops.pairs), strict=True))
+    tensors = tuple(map(model.name_of, sorted({s for _, s in gaps})))
     least = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
     what = f"offload {some_names(tensors)}, idle for {'at least ' * (len(gaps) > 1)}{least:,} step" + "s" * (least > 1)
     nodes = tuple(dict.fromkeys(model.node_id(k) for k, _ in gaps))
