@@ -28,22 +28,14 @@ def add_hint(tensor: str) -> str:
     return f"Add a tensor with the id {tensor!r}, or correct the name."
 
 
-DUPLICATES: dict[str, tuple[str, str, str, str]] = {
-    "duplicate_tensor": ("tensor", "$.tensors[{}].id", "tensor", "Give every tensor an id of its own."),
-    "duplicate_node": ("node", "$.nodes[{}].node_id", "node_id", "Give every node an id of its own."),
-    "duplicate_input": ("graph input", "$.inputs[{}]", "tensor", "List it once."),
-    "duplicate_output": ("graph output", "$.outputs[{}]", "tensor", "List it once."),
-}
-"""Reason → noun, JSON path, key of the diagnostic, hint."""
-
-
-def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
-    """Raise for the first duplicate id. ``reason`` is a key of :data:`DUPLICATES`."""
-    noun, place, diagnostic, hint = DUPLICATES[reason]
+def refuse_duplicate(ids: Sequence[str], noun: str, place: str) -> NoReturn:
+    """Raise for the first duplicate in ``ids``; ``place``: JSON path of an id, with ``{}`` for its number."""
     first: dict[str, int] = {}
     i, name = next((i, name) for i, name in enumerate(ids) if first.setdefault(name, i) != i)
     message = f"the {noun} {name!r} is listed twice, at {place.format(first[name])} and {place.format(i)}."
-    refuse(reason, place.format(i), message, hint, **{diagnostic: name})
+    hint = "List it once." if noun.startswith("graph ") else f"Give every {noun} an id of its own."
+    key, reason = "node_id" if noun == "node" else "tensor", f"duplicate_{noun.removeprefix('graph ')}"
+    refuse(reason, place.format(i), message, hint, **{key: name})
 
 
 def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:

@@ -107,9 +107,10 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     tensors, nodes = graph.tensors, graph.nodes
     tensor_ids, node_ids = tuple([tensor.id for tensor in tensors]), tuple([node.node_id for node in nodes])
     tensor_of, node_of = ({name: i for i, name in enumerate(ids)} for ids in (tensor_ids, node_ids))
-    for ids, numbers, reason in ((tensor_ids, tensor_of, "duplicate_tensor"), (node_ids, node_of, "duplicate_node")):
-        if len(numbers) < len(ids):
-            checks.refuse_duplicate(ids, reason)
+    if len(tensor_of) < len(tensor_ids):
+        checks.refuse_duplicate(tensor_ids, "tensor", "$.tensors[{}].id")
+    if len(node_of) < len(node_ids):
+        checks.refuse_duplicate(node_ids, "node", "$.nodes[{}].node_id")
     roles, phases = [tensor.role for tensor in tensors], [node.phase for node in nodes]
     for noun, key, ids, field, values, known in (
         ("tensor", "tensor", tensor_ids, "role", roles, ROLES),
@@ -249,7 +250,7 @@ def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np
     """Return an array of shape (tensors,): whether each is in the ``inputs`` or ``outputs`` (``side``) of the graph."""
     names = getattr(graph, side)
     if len(set(names)) != len(names):
-        checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")
+        checks.refuse_duplicate(names, f"graph {side[:-1]}", f"$.{side}[{{}}]")
     numbers = [tensor_of.get(name, -1) for name in names]
     if -1 in numbers:
         j = numbers.index(-1)

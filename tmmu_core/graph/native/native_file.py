@@ -248,7 +248,7 @@ def decode_node_centric(data: bytes, name: str = "") -> Graph:
         port_graph = document.decode(data, PortGraph)
     node_ids = [node.node_id for node in port_graph.nodes]
     if len(set(node_ids)) != len(node_ids):
-        checks.refuse_duplicate(node_ids, "duplicate_node")
+        checks.refuse_duplicate(node_ids, "node", "$.nodes[{}].node_id")
     output_counts = {node.node_id: len(_shapes(node)) for node in port_graph.nodes}
     tensors: list[Tensor] = []
     nodes: list[Node] = []
