@@ -32,7 +32,6 @@ class Limit:
 
 
 _MAX_SECONDS = 10**5  # highest limit in seconds: 20 times as many (a timeout), in milliseconds, fit in 31 bits
-
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")
 ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values")

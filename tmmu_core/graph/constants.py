@@ -23,7 +23,6 @@ from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import Graph
 
 CHUNK = 1 << 20  # maximum number of bytes per chunk
-
 ByteReader = Callable[[], Iterator[bytes]]  # yields a constant's bytes in chunks; raises ``UnreadableInput``
 
 

@@ -20,6 +20,7 @@ from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted, fitted_layers, fitted_peak
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.candidates import FittedSize, bisect_size
+from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import search_sizes
 from tmmu_core.formats.pytorch.caching_allocator import OutOfMemory, reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
@@ -362,7 +363,6 @@ def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progre
     On a GPU, smaller plans are tried until the model of the allocator can run one. Without one, the answer is ``open``.
     """
     from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
-    from tmmu_core.fitting.search.fit_search import fit
 
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})

@@ -39,7 +39,6 @@ from tmmu_core.runtime import philox
 
 OPERATOR = "UML_OS.TMMU.ApplyPlan_v1"
 U8 = NDArray[np.uint8]
-
 PAGE = mmap.PAGESIZE
 # Python has `mmap.MAP_NORESERVE` since 3.13. On Linux its value is the same for x86, ARM and RISC-V.
 _LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64", "riscv64") else 0

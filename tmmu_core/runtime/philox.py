@@ -13,13 +13,11 @@ from tmmu_core.base.errors import need
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
-
 ROUNDS = 10
 _MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = 0x9E3779B9, 0xBB67AE85
 _LOW_WORD = np.uint64(0xFFFFFFFF)
 _WORD_BITS = np.uint64(32)
-
 BLOCK_BYTES = 16
 CHUNK_BLOCKS = 1 << 16  # maximum number of blocks that are generated at once
 DRAFT_CHUNK = 1 << 20  # maximum number of bytes of the draft's pattern that are generated at once

@@ -36,7 +36,6 @@ TEXT_HEAD = 1024  # a file is binary if one of its first 1,024 bytes is NUL
 LONGEST_STREAM = 1 << 29  # default limit of the bytes of a pipe or a device: /dev/zero has no end
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
 MAX_DEPTH = 200  # maximum nesting depth of lists and maps
 
 

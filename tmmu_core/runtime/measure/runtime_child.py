@@ -21,7 +21,6 @@ LITERT_ALIGNMENT = 64  # bytes: LiteRT places each tensor at a multiple of this
 MAX_ARENA_BYTES = 1 << 30  # a model that fails in an arena of this size or larger is refused (TensorFlow Lite Micro)
 ARENA_STEP = 16  # bytes: step of the search for the smallest arena of TensorFlow Lite Micro
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
-
 ByteRange = tuple[int, int]  # first byte, and the byte after the last
 
 
