@@ -60,61 +60,6 @@ def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, .
     return tuple([sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape])
 
 
-def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int], shape: tuple[int, ...]) -> int:
-    """Check the i-th tensor, a view; return its base. Raises ``InvalidIrShapes``, ``AlignmentViolation``."""
-    tensor, path = graph.tensors[i], f"$.tensors[{i}].view"
-    view, name, dtype = tensor.view, tensor.id, tensor.dtype
-    assert view is not None
-    base = view.base_tensor_uid
-    if base not in known:
-        message = f"the tensor {name!r} is a view of {base!r}, which is not among the tensors."
-        refuse("unknown_tensor", f"{path}.base_tensor_uid", message, add_hint(base), tensor=name)
-    view_bytes, base_bytes = int(nbytes[i]), int(nbytes[known[base]])
-    length = view_bytes if view.byte_length is None else view.byte_length
-    start, end = view.byte_offset, view.byte_offset + length
-    repeats = view.stride_desc is not None and 0 in view.stride_desc
-    if length < 0 or length > view_bytes or (length != view_bytes and not repeats):
-        size = f"its shape {list(shape)} and dtype {dtype} need {view_bytes}"
-        message = f"the view {name!r} spans {length} bytes, but {size}."
-        hint = "Omit byte_length, or correct it; only a view with a stride of 0 may span fewer bytes."
-        refuse("view_size", f"{path}.byte_length", message, hint, tensor=name)
-    if start < 0 or end > base_bytes:
-        message = f"the view {name!r} is bytes [{start}, {end}) of {base!r}, which has {base_bytes} bytes."
-        hint = "Correct byte_offset or byte_length, or name the right base."
-        refuse("view_out_of_bounds", path, message, hint, tensor=name)
-    itemsize = dtypes.itemsize(dtype)
-    if start % itemsize:
-        message = f"the view {name!r} starts at byte {start} of {base!r}, not at a multiple of {itemsize}."
-        hint = f"Give a byte_offset that is a multiple of {itemsize}."
-        raise AlignmentViolation(message, hint=hint, tensor=name, path=f"{path}.byte_offset")
-    return known[base]
-
-
-def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
-    """Check alignment, arena, ``must_not_alias`` and shard of the i-th tensor."""
-    tensor, name, path = graph.tensors[i], graph.tensors[i].id, f"$.tensors[{i}]"
-    alignment = 1 if tensor.alignment is None else tensor.alignment
-    if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
-        message = f"the tensor {name!r} has the alignment {alignment}, which is not a power of two up to 2^63."
-        raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
-    if tensor.arena == "":
-        message, hint = f"the tensor {name!r} has an arena without a name.", "Name an arena, or omit the field."
-        refuse("unknown_arena", f"{path}.arena", message, hint, tensor=name)
-    for j, other in enumerate(tensor.must_not_alias):
-        if other not in known:
-            message = f"the tensor {name!r} must not alias {other!r}, which is not among the tensors."
-            hint = "Correct the name, or remove it."
-            refuse("unknown_tensor", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
-        if other == name:
-            message, hint = f"the tensor {name!r} must not alias itself.", "Name another tensor, or remove it."
-            refuse("must_not_alias_same_storage", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
-    axes = len(tensor.shape)
-    if tensor.shard is not None and not 0 <= tensor.shard.axis < axes:
-        message = f"the tensor {name!r} is sharded along axis {tensor.shard.axis}, but has {axes} axes."
-        hint = f"Give an axis from 0 to {axes - 1}." if axes else "A scalar cannot be sharded."
-        refuse("shard_axis", f"{path}.shard.axis", message, hint, tensor=name)
-
-
 def dimension_hint(name: str, known: Collection[str]) -> str:
     """Return the hint of an error about the unknown dimension ``name``."""
     return strict.closest_hint(name, sorted(known)) if known else "All shapes of the graph are fixed."

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import limits, strict
-from tmmu_core.base.errors import LivenessCycle
+from tmmu_core.base.errors import AlignmentViolation, LivenessCycle
 from tmmu_core.graph import checks
-from tmmu_core.graph.dtypes import tensor_bytes
+from tmmu_core.graph.dtypes import itemsize, tensor_bytes
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Tensor
 
 I64 = NDArray[np.int64]
@@ -188,7 +188,27 @@ def _check_fields(index: GraphIndex) -> None:
     if pair_count > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
         raise limits.limit_error(limits.PAIRS, "the graph", graph.name)
     for i in index.annotated.tolist():
-        checks.check_tensor_fields(graph, i, index.tensor_of)
+        tensor, name, path = graph.tensors[i], index.tensor_ids[i], f"$.tensors[{i}]"
+        alignment = 1 if tensor.alignment is None else tensor.alignment
+        if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
+            message = f"the tensor {name!r} has the alignment {alignment}, which is not a power of two up to 2^63."
+            raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
+        if tensor.arena == "":
+            message, hint = f"the tensor {name!r} has an arena without a name.", "Name an arena, or omit the field."
+            checks.refuse("unknown_arena", f"{path}.arena", message, hint, tensor=name)
+        for j, other in enumerate(tensor.must_not_alias):
+            if other not in index.tensor_of:
+                message = f"the tensor {name!r} must not alias {other!r}, which is not among the tensors."
+                hint = "Correct the name, or remove it."
+                checks.refuse("unknown_tensor", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
+            if other == name:
+                message, hint = f"the tensor {name!r} must not alias itself.", "Name another tensor, or remove it."
+                checks.refuse("must_not_alias_same_storage", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
+        axes = len(tensor.shape)
+        if tensor.shard is not None and not 0 <= tensor.shard.axis < axes:
+            message = f"the tensor {name!r} is sharded along axis {tensor.shard.axis}, but has {axes} axes."
+            hint = f"Give an axis from 0 to {axes - 1}." if axes else "A scalar cannot be sharded."
+            checks.refuse("shard_axis", f"{path}.shard.axis", message, hint, tensor=name)
     for field in ("inplace", "in_place_write", "grad_edges"):
         for k, node in enumerate(graph.nodes):
             pairs, name = getattr(node, field), node.node_id
@@ -262,10 +282,32 @@ def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np
 
 
 def _set_bases(index: GraphIndex) -> None:
-    graph, base = index.graph, index.base
-    views = [i for i in index.annotated.tolist() if graph.tensors[i].view is not None]
-    for i in views:
-        base[i] = checks.check_view(graph, i, index.tensor_of, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
+    """Set the bases of the views. Raises ``InvalidIrShapes``, ``AlignmentViolation`` and ``LivenessCycle``."""
+    base, tensors = index.base, index.graph.tensors
+    views = [(i, view) for i in index.annotated.tolist() if (view := tensors[i].view) is not None]
+    for i, view in views:
+        name, base_name, path = index.tensor_ids[i], view.base_tensor_uid, f"$.tensors[{i}].view"
+        if base_name not in index.tensor_of:
+            message = f"the tensor {name!r} is a view of {base_name!r}, which is not among the tensors."
+            checks.refuse("unknown_tensor", f"{path}.base_tensor_uid", message, checks.add_hint(base_name), tensor=name)
+        base[i] = index.tensor_of[base_name]
+        view_bytes, base_bytes = int(index.nbytes[i]), int(index.nbytes[base[i]])
+        length = view_bytes if view.byte_length is None else view.byte_length
+        start, end = view.byte_offset, view.byte_offset + length
+        repeats = view.stride_desc is not None and 0 in view.stride_desc
+        if length < 0 or length > view_bytes or (length != view_bytes and not repeats):
+            size = f"its shape {list(index.shapes[i])} and dtype {tensors[i].dtype} need {view_bytes}"
+            message = f"the view {name!r} spans {length} bytes, but {size}."
+            hint = "Omit byte_length, or correct it; only a view with a stride of 0 may span fewer bytes."
+            checks.refuse("view_size", f"{path}.byte_length", message, hint, tensor=name)
+        if start < 0 or end > base_bytes:
+            message = f"the view {name!r} is bytes [{start}, {end}) of {base_name!r}, which has {base_bytes} bytes."
+            hint = "Correct byte_offset or byte_length, or name the right base."
+            checks.refuse("view_out_of_bounds", path, message, hint, tensor=name)
+        if start % (unit := itemsize(tensors[i].dtype)):
+            message = f"the view {name!r} starts at byte {start} of {base_name!r}, not at a multiple of {unit}."
+            hint = f"Give a byte_offset that is a multiple of {unit}."
+            raise AlignmentViolation(message, hint=hint, tensor=name, path=f"{path}.byte_offset")
     # Pointer doubling: after k rounds ``ancestor`` is the base 2^k levels up, or the last base. A chain has at most as
     # many levels as there are views, so after the loop an ancestor that is still a view is part of a cycle.
     ancestor = np.where(base >= 0, base, np.arange(len(base)))
