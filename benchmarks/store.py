@@ -23,7 +23,7 @@ from tests.support.paths import read_graph_file
 from tmmu_core.formats.planfile.plan_file import to_cbor
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.open_store import PLANS, RUNS, writing
+from tmmu_core.store.open_store import PLANS, RUNS
 from tmmu_core.store.runs import Label, Run, run_of
 from tmmu_core.store.store import Store
 
@@ -63,7 +63,7 @@ def fill(store: Store, size: tuple[int, int], model: Run, document: bytes) -> No
         if new is not None:
             plans.append({"content": new, "bytes": len(document), "packed": data + new})
         if len(rows) == BATCH or k == size[0] - 1:
-            with writing(store.engine) as connection:
+            with store.writing() as connection:
                 if plans:
                     connection.execute(PLANS.insert(), plans)
                 connection.execute(RUNS.insert(), rows)

@@ -132,7 +132,7 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
         if version is None and not create:
             raise StoreFault("the database contains no store.", store=name, hint=_CREATE_HINT)
         if version is None:
-            with writing(engine) as connection:
+            with engine.execution_options(tmmu_writes=True).begin() as connection:
                 if engine.dialect.name == "postgresql":
                     connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
                 version = _version(connection)  # another process may have created the tables
@@ -144,13 +144,6 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
             what = f"the store has version {version}; this tmmu supports version {VERSION}."
             raise StoreFault(what, store=name, hint="Install a newer version of tmmu.")
     return engine, name
-
-
-@contextmanager
-def writing(engine: sql.Engine) -> Iterator[sql.Connection]:
-    """Open a transaction that writes: commit at its end, roll back on an error."""
-    with engine.execution_options(tmmu_writes=True).begin() as connection:
-        yield connection
 
 
 def _connect_read_only(path: str) -> sqlite3.Connection:

@@ -19,7 +19,7 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, limit_error
 from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
+from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine
 from tmmu_core.store.runs import Label, Run, instant, run_of, split_reference
 
 MIN_PREFIX = 4  # minimum number of characters of an abbreviated commit
@@ -97,7 +97,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Open a transaction that writes: commit at its end, roll back on an error. Raises ``StoreFault``."""
-        with faults_of(self.name), writing(self.engine) as connection:
+        with faults_of(self.name), self.engine.execution_options(tmmu_writes=True).begin() as connection:
             yield connection
 
     def rows(self, statement: Select[Any]) -> list[Any]:
