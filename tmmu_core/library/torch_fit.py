@@ -103,9 +103,10 @@ class TorchFit(Fit[Plan]):
         peak = measured.peak_bytes
         if step.device.startswith("cuda"):  # deterministic kernels have other scratch memory
             peak = step.measured(self.compile()).peak_bytes
+        planned = self.fitted.best.plan.arena_of[ONE_MEMORY].peak_live_bytes
         names = ("gradients", "buffers")
         equal = {f"{name}_equal": equal_bits(getattr(measured, name), getattr(plain, name)) for name in names}
-        return {"planned_peak_bytes": _peak_bytes(self.fitted.best.plan), "measured_peak_bytes": peak, **equal}
+        return {"planned_peak_bytes": planned, "measured_peak_bytes": peak, **equal}
 
     @property
     def next_steps(self) -> tuple[str, ...]:
@@ -124,7 +125,8 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def eager_peak_bytes(self) -> int:
         """Peak of the live bytes of the step in eager PyTorch."""
-        return _peak_bytes(make_plan(self.step.eager_graph, REQUEST.but(planner="greedy", options={})).plan)
+        plan = make_plan(self.step.eager_graph, REQUEST.but(planner="greedy", options={})).plan
+        return plan.arena_of[ONE_MEMORY].peak_live_bytes
 
     @cached_property
     def least_bytes(self) -> int:
@@ -331,11 +333,6 @@ def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> A
         hint = f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for other moves."
         raise UnreadableInput(f"allow: a step of PyTorch cannot run the move {wrong[0]!r}.", hint=hint)
     return allowed
-
-
-def _peak_bytes(plan: Any) -> int:
-    """Return the peak of the live bytes of the arena ``memory``, without offloaded tensors."""
-    return int(next(arena.peak_live_bytes for arena in plan.arenas if arena.name == ONE_MEMORY))
 
 
 def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
