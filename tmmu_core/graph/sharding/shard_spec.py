@@ -90,8 +90,23 @@ def read_spec(spec: Mapping[str, Any]) -> ShardSpec:
     """Parse and check a spec. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
     example = "Write a JSON object."
     _object(spec, ("mesh", "tensors", "rules", "contracts"), "$", "a shard spec", example)
-    mesh = _mesh(spec.get("mesh", []))
-    names = tuple(name for name, _ in mesh)
+    listed = spec.get("mesh", [])
+    if isinstance(listed, Mapping):
+        listed = [{"name": name, "size": listed[name]} for name in sorted(listed, key=str)]
+    mesh: list[tuple[str, int]] = []
+    for k, axis in enumerate(_list(listed, "$.mesh")):
+        path, axis_example = f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.'
+        _object(axis, ("name", "size"), path, "a mesh axis", axis_example)
+        name, size = axis.get("name"), axis.get("size")
+        if not isinstance(name, str) or type(size) is not int or size < 1:
+            raise spec_error(f'{path} has no text "name", or no "size" ≥ 1.', path, axis_example)
+        mesh.append((name, size))
+    names = tuple(dict(mesh))
+    if len(names) != len(mesh):
+        raise spec_error("two mesh axes have the same name.", "$.mesh", "Use a different name for each axis.")
+    if prod(size for _, size in mesh) > limits.ceiling(limits.RANKS):
+        refusal = limits.limit_error(limits.RANKS, "the mesh")
+        raise spec_error(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
     rules = []
     for k, rule in enumerate(_list(spec.get("rules", []), "$.rules")):
         path, rule_example = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
@@ -109,26 +124,7 @@ def read_spec(spec: Mapping[str, Any]) -> ShardSpec:
             contracts[kind] = _split(value, names, f"$.contracts.{kind}")
     tensors = _object(spec.get("tensors", {}), (), "$.tensors", "an object", example)
     splits = {name: _split(value, names, f"$.tensors.{name}") for name, value in tensors.items()}
-    return ShardSpec(mesh, splits, tuple(rules), contracts, frozenset(following))
-
-
-def _mesh(value: Any) -> tuple[tuple[str, int], ...]:
-    if isinstance(value, Mapping):
-        value = [{"name": name, "size": value[name]} for name in sorted(value, key=str)]
-    axes: list[tuple[str, int]] = []
-    for k, axis in enumerate(_list(value, "$.mesh")):
-        path, example = f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.'
-        _object(axis, ("name", "size"), path, "a mesh axis", example)
-        name, size = axis.get("name"), axis.get("size")
-        if not isinstance(name, str) or type(size) is not int or size < 1:
-            raise spec_error(f'{path} has no text "name", or no "size" ≥ 1.', path, example)
-        axes.append((name, size))
-    if len(dict(axes)) != len(axes):
-        raise spec_error("two mesh axes have the same name.", "$.mesh", "Use a different name for each axis.")
-    if prod(size for _, size in axes) > limits.ceiling(limits.RANKS):
-        refusal = limits.limit_error(limits.RANKS, "the mesh")
-        raise spec_error(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
-    return tuple(axes)
+    return ShardSpec(tuple(mesh), splits, tuple(rules), contracts, frozenset(following))
 
 
 def _split(value: Any, names: Sequence[str], path: str) -> Split:

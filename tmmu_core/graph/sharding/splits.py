@@ -310,11 +310,13 @@ def share_of_view(
     base_share_bytes = tensor_bytes(_resolved(base_share, sharding.shapes[base]), base_share.dtype)
     length = tensor_bytes(shape, tensor.dtype) if view.byte_length is None else view.byte_length
     if not base_bytes or view.byte_offset * base_share_bytes % base_bytes or length * base_share_bytes % base_bytes:
-        raise _misfit(tensor, "its bytes do not divide into equal shares")
+        raise _misfit(tensor.id, base_share.id, "its bytes do not divide into equal shares")
     for axis, _ in base_split:
         blocks = prod(sharding.shapes[base][:axis])  # number of equal parts of the base that this split divides
         if view.byte_offset * blocks % base_bytes or length * blocks % base_bytes:
-            raise _misfit(tensor, "it has only some of the rows that are split, so only some ranks have it")
+            raise _misfit(
+                tensor.id, base_share.id, "it has only some of the rows that are split, so only some ranks have it"
+            )
     offset, share_bytes = (bytes_ * base_share_bytes // base_bytes for bytes_ in (view.byte_offset, length))
     strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
     explicit = sharding.splits[i]
@@ -330,7 +332,7 @@ def share_of_view(
         stored_shape = [d for axis, d in enumerate(_resolved(share, shape)) if strides is None or strides[axis]]
         if tensor_bytes(stored_shape, tensor.dtype) == share_bytes and not offset % itemsize(tensor.dtype):
             return msgspec.structs.replace(share, view=View(view.base_tensor_uid, offset, share_bytes, strides)), split
-    raise _misfit(tensor, "none of its axes matches the split")
+    raise _misfit(tensor.id, base_share.id, "none of its axes matches the split")
 
 
 def _resolved(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
@@ -338,8 +340,7 @@ def _resolved(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(d if isinstance(d, int) else shape[axis] for axis, d in enumerate(tensor.shape))
 
 
-def _misfit(tensor: Tensor, why: str) -> InvalidIrShapes:
-    assert tensor.view is not None
-    message = f"the view {tensor.id!r} cannot follow the split of its base {tensor.view.base_tensor_uid!r}: {why}."
+def _misfit(view_id: str, base_id: str, why: str) -> InvalidIrShapes:
+    message = f"the view {view_id!r} cannot follow the split of its base {base_id!r}: {why}."
     hint = "Give the split of the view, split the base along another axis, or leave it whole (null)."
-    return spec_error(message, "$", hint, reason="shard_view", tensor=tensor.id)
+    return spec_error(message, "$", hint, reason="shard_view", tensor=view_id)
