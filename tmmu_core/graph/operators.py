@@ -58,18 +58,15 @@ _OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]*\w)(?![
 
 
 @dataclass(frozen=True)
-class Entry:
-    """The properties of one operator. The defaults are those of an unknown operator."""
+class Operator:
+    """The properties of an operator, and the parts of its name; a backward step is neither random nor elementwise.
+
+    The defaults are the properties of an unknown operator.
+    """
 
     cost: str = ""  # name of the cost formula; empty if unknown
     gradient_needs: Needs = "inputs"  # the operands that the gradient reads (contract §2)
     traits: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Operator(Entry):
-    """The parts of an operator's name, and its properties; a backward step is neither random nor elementwise."""
-
     namespace: str = ""
     base: str = ""
     overload: str = ""
@@ -122,7 +119,7 @@ def operator_of(instr: str) -> Operator:
         entry = None
     elif words & COMMUNICATION:
         entry = TABLE["allreduce"]
-    known = entry or Entry()
+    known = entry or Operator()
     cost, traits = ("", known.traits - {"elementwise", "random"}) if is_gradient else (known.cost, known.traits)
     is_unknown = entry is None and base != ""
     return Operator(cost, known.gradient_needs, traits, namespace, base, overload, is_gradient, is_unknown)
@@ -343,16 +340,16 @@ moves inputs effects: assert assignvariable readvariable
 """
 
 
-def _table() -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+def _table() -> dict[str, Operator]:
+    found: dict[str, Operator] = {}
     for line in ROWS.splitlines():
         if not line.startswith((" ", "#")):
             properties, _, line = line.partition(": ")
             cost, gradient, *traits = properties.split()
-            entry = Entry(cost.strip("-"), cast(Needs, gradient), frozenset(traits))
+            entry = Operator(cost.strip("-"), cast(Needs, gradient), frozenset(traits))
         if not line.startswith("#"):
             found.update(dict.fromkeys(line.split(), entry))
     return found
 
 
-TABLE: dict[str, Entry] = _table()  # operator, as :func:`table_spelling` returns it → its properties
+TABLE: dict[str, Operator] = _table()  # operator, as :func:`table_spelling` returns it → its properties
