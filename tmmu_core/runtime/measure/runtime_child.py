@@ -255,19 +255,17 @@ def _eager_program(data: bytes, sizes: dict[str, int]) -> Any:
 
     class Eager(RebuiltProgram):
         def _run(self, body: Body, values: dict[str, Any]) -> None:
-            outputs = {output["as_tensor"]["name"] for output in body.outputs if "as_tensor" in output}
-            last_use: dict[str, int] = {}
-            for k, node in enumerate(body.nodes):
-                for value in (*node.outputs, *(operand.arg for operand in node.inputs)):
-                    last_use.update(dict.fromkeys(_tensor_names(value), k))
-            freed: dict[int, list[str]] = {}
-            for tensor in last_use.keys() - outputs:
-                freed.setdefault(last_use[tensor], []).append(tensor)
-            for k, node in enumerate(body.nodes):
+            kept = {output["as_tensor"]["name"] for output in body.outputs if "as_tensor" in output}
+            freed: list[set[str]] = []  # for each node, the last one first: values that no later node reads
+            for node in reversed(body.nodes):
+                names = _tensor_names([*node.outputs, *(operand.arg for operand in node.inputs)])
+                freed.append(names - kept)
+                kept |= names
+            for node in body.nodes:
                 single: Any = SimpleNamespace(nodes=[node])
                 super()._run(single, values)
-                for tensor in freed.get(k, ()):
-                    values.pop(tensor, None)
+                for name in freed.pop():
+                    values.pop(name, None)
 
     return Eager(read_program(data).at(sizes))
 
