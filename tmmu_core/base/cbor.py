@@ -23,13 +23,11 @@ SHORT_MAP = 32  # maximum number of keys of a map whose sorted keys are cached
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)
 _BYTE = [bytes([value]) for value in range(256)]
+Column = Sequence[str] | NDArray[np.integer[Any]]
 
 
 class NotCanonical(ValueError):
     """Raised for an unsupported type, a map key that is not text, a surrogate, or an integer over 64 bits."""
-
-
-Column = Sequence[str] | NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)

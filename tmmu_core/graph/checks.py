@@ -16,6 +16,10 @@ from tmmu_core.graph import dtypes, model
 from tmmu_core.graph.model import Arena, ArenaConfig, Dim, Graph, ShapeFrom, Tensor
 from tmmu_core.graph.quantities import pair_texts
 
+LARGEST_SIZE = 1 << 24  # default maximum of :func:`size_range`
+SHAPE_SOURCES: dict[ShapeFrom, str] = {"declared": "declared", "onnx": "inferred by onnx"}
+SHAPE_SOURCES |= {"symbolic": "inferred by onnxruntime", "measured": "measured in one run"}
+
 
 def refuse(reason: str, path: str, message: str, hint: str, **diagnostics: str) -> NoReturn:
     """Raise ``InvalidIrShapes``. Empty ``diagnostics`` are omitted."""
@@ -92,9 +96,6 @@ def assumed_at(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str,
     return {name: size for name, size in sorted(graph.assumed.items()) if name not in (dims or {})}
 
 
-LARGEST_SIZE = 1 << 24  # default maximum of :func:`size_range`
-
-
 def size_range(graph: Graph, dim: str) -> Dim:
     """Return the range of sizes that a user can choose for ``dim``."""
     declared = graph.dims[dim]
@@ -132,10 +133,6 @@ def assumed_text(graph: Graph, dims: Mapping[str, int] | None = None) -> str:
     option = dims_text({name: size for name, size in sizes.items() if name in used})
     how = f"; for other sizes: --dims {option}" if option else ""
     return f"assumed sizes of dynamic dimensions: {listed}{how}" if sizes else ""
-
-
-SHAPE_SOURCES: dict[ShapeFrom, str] = {"declared": "declared", "onnx": "inferred by onnx"}
-SHAPE_SOURCES |= {"symbolic": "inferred by onnxruntime", "measured": "measured in one run"}
 
 
 def shape_sources_text(graph: Graph) -> str:

@@ -24,6 +24,10 @@ from tmmu_core.graph.model import Graph
 
 CHUNK = 1 << 20  # maximum number of bytes per chunk
 ByteReader = Callable[[], Iterator[bytes]]  # yields a constant's bytes in chunks; raises ``UnreadableInput``
+SAFETENSORS_DTYPES = {"bool": "BOOL", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
+SAFETENSORS_DTYPES |= {f"float{width}": f"F{width}" for width in (16, 32, 64)}
+SAFETENSORS_DTYPES |= {f"{kind}int{n}": f"{'U' if kind else 'I'}{n}" for kind in ("", "u") for n in (8, 16, 32, 64)}
+"""dtype → its name in safetensors; another dtype is written as ``U8``."""
 
 
 def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -100,12 +104,6 @@ def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
 def truncation_error(what: str, needed: int, length: int) -> UnreadableInput:
     """Return the error for the file ``what``, which has only ``length`` of the ``needed`` bytes."""
     return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")
-
-
-SAFETENSORS_DTYPES = {"bool": "BOOL", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
-SAFETENSORS_DTYPES |= {f"float{width}": f"F{width}" for width in (16, 32, 64)}
-SAFETENSORS_DTYPES |= {f"{kind}int{n}": f"{'U' if kind else 'I'}{n}" for kind in ("", "u") for n in (8, 16, 32, 64)}
-"""dtype → its name in safetensors; another dtype is written as ``U8``."""
 
 
 class _Entry(msgspec.Struct, frozen=True):  # of the header of a sidecar

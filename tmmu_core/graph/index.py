@@ -18,6 +18,10 @@ from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Tensor
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
+_ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}
+_IS_PERSISTENT = np.array([role in PERSISTENT_ROLES for role in ROLES], np.bool_)
+_optional = attrgetter(*[field for field in Tensor.__struct_fields__ if field not in ("id", "shape", "dtype", "role")])
+_DEFAULTS = _optional(Tensor(""))
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,12 +233,6 @@ def _check_fields(index: GraphIndex) -> None:
         if name not in index.node_of:
             message, hint = f"the safepoint {name!r} is not among the nodes.", "Correct the name, or remove it."
             checks.refuse("unknown_node", f"$.safepoints[{j}]", message, hint, node_id=name)
-
-
-_ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}
-_IS_PERSISTENT = np.array([role in PERSISTENT_ROLES for role in ROLES], np.bool_)
-_optional = attrgetter(*[field for field in Tensor.__struct_fields__ if field not in ("id", "shape", "dtype", "role")])
-_DEFAULTS = _optional(Tensor(""))
 
 
 def _sizes(graph: Graph, dim_sizes: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:

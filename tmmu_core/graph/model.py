@@ -30,6 +30,10 @@ INPUTS_STEP = "@inputs"
 """Name of step 0 of a graph with ``inputs``; the step writes all of them. Orders and hashes do not contain it."""
 
 GRAPH_SCHEMA = "uml_model_ir/1"
+Inplace = str | tuple[tuple[int, int], ...]
+
+HASHED_IN_PARAMS = ("scope", "recomputes", "offloads")
+"""Fields of a node that are hashed as part of its ``params``."""
 
 
 class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -77,9 +81,6 @@ class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return self.role in PERSISTENT_ROLES
 
 
-Inplace = str | tuple[tuple[int, int], ...]
-
-
 class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One operator call: it reads all ``inputs``, then writes its ``outputs``, in one step.
 
@@ -107,10 +108,6 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Id of the node that this node runs again."""
     offloads: str = ""
     """Id of the tensor that this node copies to another memory, or back."""
-
-
-HASHED_IN_PARAMS = ("scope", "recomputes", "offloads")
-"""Fields of a node that are hashed as part of its ``params``."""
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):

@@ -40,6 +40,21 @@ Source: TypeAlias = str | os.PathLike[str] | bytes | Mapping[str, Any] | Graph |
 Amount: TypeAlias = int | str  # bytes, or a text such as ``"8GiB"``
 Share: TypeAlias = int | float | str | Fraction  # percent, or a text such as ``"5 %"``
 Capacities: TypeAlias = int | str | Mapping[str, int | str]  # bytes of one memory for all arenas, or arena → bytes
+_AMOUNTS = ("alignment", "page_size", "budget")
+_COUNTS = ("seed", "rank", "world_size")
+_TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes, "order": Iterable}
+LIMITS: dict[str, Measure] = {"max_extent": "extent", "max_peak": "peak live bytes", "max_gap": "gap"}
+LIMITS |= {"min_reuse": "reuse", "max_reuse_cost": "reuse cost"}
+
+GROWTHS: dict[Measure, tuple[str, str]] = {
+    "peak growth": ("max_peak_growth", "max_growth"),
+    "extent growth": ("max_extent_growth", "max_growth"),
+    "lower bound growth": ("max_growth", "max_peak_growth"),
+}
+"""Measure → the option of its limit, and the option that is used if that one is absent."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class PlanOptions(TypedDict, total=False):
@@ -87,11 +102,6 @@ class GateOptions(TypedDict, total=False):
     max_extent_growth: Amount | None
     graph: Graph | None
     allow_incomplete: bool | None
-
-
-_AMOUNTS = ("alignment", "page_size", "budget")
-_COUNTS = ("seed", "rank", "world_size")
-_TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes, "order": Iterable}
 
 
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
@@ -245,16 +255,6 @@ def allowed_moves(
     return Allowed(frozenset(kind for kind in KINDS if kind in names), cost, keep_phases)
 
 
-LIMITS: dict[str, Measure] = {"max_extent": "extent", "max_peak": "peak live bytes", "max_gap": "gap"}
-LIMITS |= {"min_reuse": "reuse", "max_reuse_cost": "reuse cost"}
-GROWTHS: dict[Measure, tuple[str, str]] = {
-    "peak growth": ("max_peak_growth", "max_growth"),
-    "extent growth": ("max_extent_growth", "max_growth"),
-    "lower bound growth": ("max_growth", "max_peak_growth"),
-}
-"""Measure → the option of its limit, and the option that is used if that one is absent."""
-
-
 def limits_of(options: Mapping[str, Any], option_name: Callable[[str], str] = str) -> list[Limit]:
     """Return the limits of :class:`GateOptions`. With a baseline, a growth without an option has the limit 0.
 
@@ -294,10 +294,6 @@ def capacity_of(value: Capacities) -> Capacity:
     if isinstance(value, Mapping):
         return Capacity(None, {arena: amount_of_bytes("capacity", size) for arena, size in value.items()})
     return Capacity(amount_of_bytes("capacity", value))
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def suggest_options(options: Any = None) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -45,6 +45,8 @@ _LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64"
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", _LINUX_NORESERVE if sys.platform == "linux" else 0)
 _HINT = "Plan a smaller batch or run on a machine with more memory."
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
+NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +92,6 @@ def refuse_larger_than_memory(plan: Plan) -> None:
         message = f"the arenas need {needed:,} B, but this machine has {memory:,} B; nothing was committed."
         largest = max(sizes, key=sizes.__getitem__)
         raise AllocationFailure(message, operator=OPERATOR, arena=largest, peak_required_bytes=needed, hint=_HINT)
-
-
-SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
-NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
 
 
 @dataclass(frozen=True)

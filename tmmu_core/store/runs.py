@@ -25,6 +25,7 @@ from tmmu_core.plans.model import Plan
 MAIN = "main"
 PREFIX = "store:"  # prefix of a reference in an argument that may also be a file name
 MAX_NAME_LENGTH = 200  # maximum characters of the name of a model, commit or branch
+FIGURES = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}  # name → field, in bytes
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,6 @@ def split_reference(text: str) -> tuple[str | None, str]:
     if not name or (separator and not model):
         raise StoreFault(f"{text!r} names no run.", hint="Write store:MODEL@COMMIT, or store:BRANCH.")
     return model or None, name
-
-
-FIGURES = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}  # name → field, in bytes
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from tmmu_core.store.runs import Label, Run, instant, run_of, split_reference
 
 MIN_PREFIX = 4  # minimum number of characters of an abbreviated commit
 MAX_FILE_BYTES = 1 << 29  # default limit on the size of an opened file
+_READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -263,9 +264,6 @@ class Store:
         limit = ceiling(UNPACKED_BYTES, MAX_FILE_BYTES)
         if size > limit:
             raise limit_error(UNPACKED_BYTES, visible(name), self.name, limit)
-
-
-_READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 
 
 def _file_row(key: str, name: str, data: bytes, at: datetime) -> dict[str, Any]:

@@ -35,6 +35,24 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import option_texts
 from tmmu_core.plans.model import Plan
 
+FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
+"""Columns of every row; ``None`` in the row of a point without a plan."""
+
+FIT_FIGURES = ("answer", "over_bytes", "cost")  # further columns of the row of a fit
+CACHED_SOURCES = 4  # maximum number of sources that a worker caches
+MAX_BATCH_POINTS, MIN_BATCHES_PER_WORKER = 32, 4
+
+DASK_SETTINGS = {
+    "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when a worker dies running it for the second time
+    "distributed.admin.large-graph-warning-threshold": "1GB",
+    # The profiler reads each worker's stack every 10 ms for a dashboard, which a sweep does not show.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""Dask settings for local workers."""
+
+IMPORT_CHECK = "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -119,12 +137,6 @@ def name_of_sweep(sources: Sequence[Source], points: Sequence[Point]) -> str:
     return hashlib.sha256("".join(point.key(sources) for point in points).encode()).hexdigest()[:16]
 
 
-FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
-"""Columns of every row; ``None`` in the row of a point without a plan."""
-FIT_FIGURES = ("answer", "over_bytes", "cost")  # further columns of the row of a fit
-CACHED_SOURCES = 4  # maximum number of sources that a worker caches
-
-
 def run_point(source: Source, point: Point) -> PointResult:
     """Return the row of a point. An error becomes a row too."""
     try:
@@ -181,17 +193,6 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
 def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened:
     return read_any(source.data, source.name)
 
-
-MAX_BATCH_POINTS, MIN_BATCHES_PER_WORKER = 32, 4
-DASK_SETTINGS = {
-    "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when a worker dies running it for the second time
-    "distributed.admin.large-graph-warning-threshold": "1GB",
-    # The profiler reads each worker's stack every 10 ms for a dashboard, which a sweep does not show.
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.system-monitor.interval": "5s",
-}
-"""Dask settings for local workers."""
-IMPORT_CHECK = "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this
 
 Results = tuple[PointResult, ...]
 

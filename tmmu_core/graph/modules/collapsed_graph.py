@@ -34,6 +34,10 @@ REPEATED = "×"  # prefix of the level of a family, ``×block*``; names of modul
 RANGE = "…"  # prefix of the level of a range of nodes, ``…nodes 33–64``
 MAX_DIRECT_NODES = 40  # maximum number of nodes directly in one level before they are grouped into ranges
 RANGE_SIZE = 32  # maximum number of nodes or inner ranges in one range
+Kind = Literal["node", "level", "inputs", "tensor"]
+MAX_INITIAL_VERTICES = 60  # maximum number of vertices of the initial view of the whole graph
+MAX_NEIGHBOURHOOD_VERTICES = 80  # maximum number of vertices of a neighbourhood with all levels open
+MAX_VERTICES = 3_000  # maximum number of vertices that are drawn at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +154,6 @@ def _count_members(of_node: Iterable[Path]) -> Counter[Path]:
         for depth in range(len(path) + 1):
             members[path[:depth]] += count
     return members
-
-
-Kind = Literal["node", "level", "inputs", "tensor"]
 
 
 @dataclass(frozen=True)
@@ -278,11 +279,6 @@ def _edges(number: dict[int, int], reads: Iterable[Sequence[int]]) -> tuple[Edge
         if source in number and target in number:
             found[number[source], number[target]].append(tensor)
     return tuple([Edge(*ends, tuple(tensors)) for ends, tensors in sorted(found.items())])
-
-
-MAX_INITIAL_VERTICES = 60  # maximum number of vertices of the initial view of the whole graph
-MAX_NEIGHBOURHOOD_VERTICES = 80  # maximum number of vertices of a neighbourhood with all levels open
-MAX_VERTICES = 3_000  # maximum number of vertices that are drawn at once
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,7 @@ _PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|wei
 """Name of a parameter with its layer as a prefix: ``conv1`` in ``conv1_bn_scale``."""
 _NUMBERED = re.compile(r"\d+$")
 _LAYER_OF_BLOCK = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")  # ``res2_0`` in ``res2_0_branch2a``
+Families = frozenset[tuple[Path, str]]  # families of repeated blocks: (parent, name with a star for its number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +73,6 @@ class Modules:
         """Names of the families of repeated blocks, with the number of blocks: ``(transformer.h.*, 12)``."""
         blocks = set(self._blocks) - {()}
         return tuple(sorted(Counter(".".join([*block[:-1], starred(block[-1])]) for block in blocks).items()))
-
-
-Families = frozenset[tuple[Path, str]]  # families of repeated blocks: (parent, name with a star for its number)
 
 
 def families_of(paths: Iterable[Path]) -> Families:

@@ -37,6 +37,19 @@ LONGEST_STREAM = 1 << 29  # default limit of the bytes of a pipe or a device: /d
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_DEPTH = 200  # maximum nesting depth of lists and maps
+_CONTAINERS = bytes(range(0x80, 0xC0))  # bytes that can begin a list or a map in CBOR
+_SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)")
+_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)
+_NOT_UTF8 = "this is not JSON: a text in it is not UTF-8."
+
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    ("object contains unknown field", "unknown_field", "Remove the field, or correct its name."),
+    ("object missing required field", "missing_field", "Add the field."),
+    ("invalid enum value", "unknown_value", "Use a value that the JSON Schema lists: tmmu schema."),
+    ("", "wrong_type", "Give a value of the expected type: see tmmu schema."),
+)
+"""Start of a message of :func:`strict.wrong_field`, reason, hint."""
 
 
 def read_whole(path: Path) -> bytes:
@@ -116,9 +129,6 @@ def refusal_reason(data: bytes) -> str:
     return "" if kind(data) else "it begins neither like a JSON object nor like a CBOR map"
 
 
-_CONTAINERS = bytes(range(0x80, 0xC0))  # bytes that can begin a list or a map in CBOR
-
-
 def refuse_many_values(data: bytes, compressed_bytes: int = 0) -> None:
     """Raise ``UnreadableInput`` for a document or a text with more values than the limit, before it is decoded.
 
@@ -157,9 +167,6 @@ def check_version(found: Any, known: str, place: str = "$.schema") -> None:
     raise UnreadableInput(f"the schema {strict.shown(found)} is not known.", place=place, hint=hint)
 
 
-_SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)")
-
-
 def refuse_later_version(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
@@ -188,18 +195,6 @@ def text_field(data: bytes, key: str) -> str | None:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = msgspec.json.decode(value)
     return value if isinstance(value, str) else None
-
-
-_NOT_UTF8 = "this is not JSON: a text in it is not UTF-8."
-
-
-_REASONS: tuple[tuple[str, str, str], ...] = (
-    ("object contains unknown field", "unknown_field", "Remove the field, or correct its name."),
-    ("object missing required field", "missing_field", "Add the field."),
-    ("invalid enum value", "unknown_value", "Use a value that the JSON Schema lists: tmmu schema."),
-    ("", "wrong_type", "Give a value of the expected type: see tmmu schema."),
-)
-"""Start of a message of :func:`strict.wrong_field`, reason, hint."""
 
 
 def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
@@ -255,9 +250,6 @@ def _decode_json(data: bytes, document_type: Any) -> Any:
     except RecursionError as error:
         hint = "Check the program that wrote it."
         raise UnreadableInput("this JSON is nested too deeply to be a graph.", hint=hint) from error
-
-
-_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 def refuse_long_numbers(text: bytes) -> None:
@@ -323,9 +315,6 @@ def next_cbor(stream: io.BytesIO) -> Any:
     """Return the next CBOR value of ``stream``, without tags (contract §6). Raises one of :data:`CBOR_FAULTS`."""
     strict_keys: dict[str, Any] = {"allow_duplicate_keys": False, "strict_hashable_types": True}
     return cbor2.load(stream, tag_hook=_no_tag, semantic_decoders=_TAG_HOOKS, max_depth=MAX_DEPTH, **strict_keys)
-
-
-CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)
 
 
 @lru_cache(maxsize=1)

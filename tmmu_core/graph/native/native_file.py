@@ -38,6 +38,13 @@ _DEFAULT_DTYPE = Tensor("").dtype
 NONEMPTY_DEFAULTS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
 """``tensors`` or ``nodes`` → ``(field, default)`` of each text field with a nonempty default."""
 
+Shape = tuple[int | str, ...]
+PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
+"""Fields of a node that describe its outputs."""
+# Fields of a node and of the graph that are the same in the native format:
+NODE_FIELDS = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
+GRAPH_FIELDS = ("name", "dims", "replan_policy", "safepoints", "execution_order")
+
 
 def refusal(data: bytes) -> str:
     """Return why bytes are not a native graph file (contract §8); ``""`` for a native file and a damaged document."""
@@ -182,14 +189,6 @@ def _fields_in_order(graph: Graph) -> dict[str, Any]:
             for tensor, row in zip(graph.tensors, plain["tensors"], strict=True)
         ]
     return {field: plain[field] for field in WRITTEN_ORDER if field in plain}
-
-
-Shape = tuple[int | str, ...]
-PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
-"""Fields of a node that describe its outputs."""
-# Fields of a node and of the graph that are the same in the native format:
-NODE_FIELDS = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
-GRAPH_FIELDS = ("name", "dims", "replan_policy", "safepoints", "execution_order")
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

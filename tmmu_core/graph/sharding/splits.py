@@ -26,6 +26,8 @@ PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgenera
 CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # only a batch split propagates
 TRANSPOSES = frozenset({"t", "transpose", "permute", "numpyt"})
 LOOKUPS = frozenset({"embedding", "gather", "indexselect", "embeddingdensebackward"})
+KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
+DERIVED_ENDINGS: tuple[str, ...] = ("@grad", "@remat")  # endings of the ids of gradients and recomputed tensors
 
 
 class Sharded(NamedTuple):
@@ -144,10 +146,6 @@ class Sharding:
         """Return a key: ranks with equal keys have equal graphs."""
         coordinates = self.spec.coordinates(rank)
         return tuple(sum(coordinates[name] >= limit for limit in self.remainders[name]) for name, _ in self.spec.mesh)
-
-
-KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
-DERIVED_ENDINGS: tuple[str, ...] = ("@grad", "@remat")  # endings of the ids of gradients and recomputed tensors
 
 
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:

@@ -32,6 +32,31 @@ from tmmu_core.plans.model import Plan
 CHILD = "tmmu_core.runtime.measure.runtime_child"
 TIMEOUT = 180  # seconds
 PLANNER = "auto"
+ONNXRUNTIME, LITERT, EAGER, EXECUTORCH = "onnxruntime", "LiteRT", "PyTorch eager", "ExecuTorch"
+MICRO = "TensorFlow Lite Micro"
+
+PARTS = {
+    "pattern": "memory pattern block, outside the arena",
+    "beyond_tensors": "scratch memory of kernels around the tensors",
+    "scratch": "scratch memory of kernels, above the tensors",
+    "tail": "tail: data that the runtime keeps",
+    "temporary": "temporary tables, used only while the runtime loads the model",
+}
+"""Key of ``Measured.figures`` → description of this part of the difference from the lower bound."""
+
+REST = {
+    ONNXRUNTIME: "scratch memory of kernels, alignment and gaps, minus the inputs, which the caller owns",
+    LITERT: "scratch of kernels between the tensors, gaps, alignment, and in-place reuse that the runtime does not use",
+    EAGER: "in-place reuse that the lower bound assumes and eager mode does not use",
+    EXECUTORCH: "gaps in its plan, and sizes rounded up to its alignment",
+    MICRO: "gaps in its plan, scratch memory of kernels, and in-place reuse that it does not use",
+}
+"""Runtime → description of the remaining difference."""
+
+RUN_ALONE = "Check that the model runs in its runtime without tmmu."
+
+CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tflm": MICRO, "torch": "PyTorch"}
+"""Task of a child process → the runtime that its errors name."""
 
 
 @dataclass(frozen=True)
@@ -69,26 +94,6 @@ class Measured:
         above = self.theirs - self.planned.bound
         parts = [(what, self.figures[name]) for name, what in PARTS.items() if name in self.figures]
         return (*parts, (REST[self.runtime], above - sum(size for _, size in parts)))
-
-
-ONNXRUNTIME, LITERT, EAGER, EXECUTORCH = "onnxruntime", "LiteRT", "PyTorch eager", "ExecuTorch"
-MICRO = "TensorFlow Lite Micro"
-PARTS = {
-    "pattern": "memory pattern block, outside the arena",
-    "beyond_tensors": "scratch memory of kernels around the tensors",
-    "scratch": "scratch memory of kernels, above the tensors",
-    "tail": "tail: data that the runtime keeps",
-    "temporary": "temporary tables, used only while the runtime loads the model",
-}
-"""Key of ``Measured.figures`` → description of this part of the difference from the lower bound."""
-REST = {
-    ONNXRUNTIME: "scratch memory of kernels, alignment and gaps, minus the inputs, which the caller owns",
-    LITERT: "scratch of kernels between the tensors, gaps, alignment, and in-place reuse that the runtime does not use",
-    EAGER: "in-place reuse that the lower bound assumes and eager mode does not use",
-    EXECUTORCH: "gaps in its plan, and sizes rounded up to its alignment",
-    MICRO: "gaps in its plan, scratch memory of kernels, and in-place reuse that it does not use",
-}
-"""Runtime → description of the remaining difference."""
 
 
 def measure(
@@ -205,11 +210,6 @@ def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])
     figures = {"allocated": allocated, "tensors": tensors, "scratch": allocated - tensors}
     return Measured(name, EAGER, allocated, figures, _figures(graph, dim_sizes), None, dim_sizes, steps)
-
-
-RUN_ALONE = "Check that the model runs in its runtime without tmmu."
-CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tflm": MICRO, "torch": "PyTorch"}
-"""Task of a child process → the runtime that its errors name."""
 
 
 def _run_child(task: str, request: dict[str, Any], model: bytes, hint: str = RUN_ALONE) -> dict[str, Any]:
