@@ -109,15 +109,11 @@ def _environment() -> jinja2.Environment:
 
 def from_template(template: str, render: RenderMemoryPlan, **values: Any) -> str:
     """Return a file of the project, such as ``memory.h``, from its template."""
-    values |= {
-        "r": render,
-        "p": render.prefix,
-        "P": render.prefix.upper(),
-        "regions": list(zip(render.all_arenas, render.region_names, strict=True)),
-        "tensors": [(tensor, render.tensor_stems[tensor.tensor_id]) for tensor in render.tensors],
-        # The symbol's name contains the hashes, so code for a plan with other arenas or offsets does not link.
-        "plan_symbol": f"{render.prefix}_plan_{render.plan_hash[:16]}_{render.tensor_layout_hash[:16]}",
-    }
+    values |= {"r": render, "p": render.prefix, "P": render.prefix.upper()}
+    values["regions"] = list(zip(render.all_arenas, render.region_names, strict=True))
+    values["tensors"] = [(tensor, render.tensor_stems[tensor.tensor_id]) for tensor in render.tensors]
+    # The symbol's name contains the hashes, so code for a plan with other arenas or offsets does not link.
+    values["plan_symbol"] = f"{render.prefix}_plan_{render.plan_hash[:16]}_{render.tensor_layout_hash[:16]}"
     return _environment().get_template(template).render(values)
 
 

@@ -131,12 +131,9 @@ class _GraphBuilder:
         dynamic_tensors = [main.subgraph.tensors[i] for i in self.dynamic_inputs]
         listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in dynamic_tensors)
         note = f"dynamic sizes are those in the file: {listed}; resize inputs in the converter."
-        return Graph(
-            *(tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name),
-            execution_order=tuple([node.node_id for node in self.nodes]),
-            alignment=ALIGNMENT,
-            notes=(note,) if listed else (),
-        )
+        fields = (tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name)
+        order = tuple([node.node_id for node in self.nodes])
+        return Graph(*fields, execution_order=order, alignment=ALIGNMENT, notes=(note,) if listed else ())
 
     def _scratch(self) -> list[int]:
         """Set the role of scratch tensors and the views in them; return the numbers of the scratch tensors."""

@@ -115,11 +115,9 @@ class MicroModel:
         tensors = tuple([structs.replace(self.tensor(key), id=_id(key)) for key in ranges])
         inputs = tuple([_id(key) for key, (first, _) in ranges.items() if first <= 0])
         outputs = tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in ranges])
-        return Graph(
-            *(tensors, tuple(nodes), inputs, outputs, GRAPH_SCHEMA, self.graph.name),
-            execution_order=tuple([node.node_id for node in nodes]),
-            alignment=tflite.ALIGNMENT,
-        )
+        fields = (tensors, tuple(nodes), inputs, outputs, GRAPH_SCHEMA, self.graph.name)
+        order = tuple([node.node_id for node in nodes])
+        return Graph(*fields, execution_order=order, alignment=tflite.ALIGNMENT)
 
     def _extend_live_scopes(self, number: int, tensors: Iterable[int], *, is_read: bool = False) -> None:
         scope = len(self.scopes) - 1

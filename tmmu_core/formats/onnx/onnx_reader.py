@@ -293,15 +293,12 @@ class Builder:
             role: Role = "output" if name in self.outputs else "activation"
             self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
         pairs = self._pairs(node, operands, written)
-        overwrites = in_place(node) if is_scope(node) else ()
+        overwritten = in_place(node) if is_scope(node) else ()
         sources = {self.facts.origin[name] for name in written if name in self.facts.origin}
-        return Node(
-            *(node_id, _instr(node), tuple(operands), tuple(written)),
-            inplace=pairs or "none",
-            in_place_write=tuple((operands.index(place), written.index(name)) for place, name in overwrites),
-            params={"shapes": min(sources)} if sources else {},
-            scope=self.flat.origins[k].scope,
-        )
+        fields = (node_id, _instr(node), tuple(operands), tuple(written))
+        overwrites = tuple([(operands.index(place), written.index(name)) for place, name in overwritten])
+        params, scope = {"shapes": min(sources)} if sources else {}, self.flat.origins[k].scope
+        return Node(*fields, inplace=pairs or "none", in_place_write=overwrites, params=params, scope=scope)
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
         """Return ``(operand, 0)`` for each operand that is as large as the only output and may be overwritten by it."""

@@ -296,13 +296,9 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
 
     names = [np.array([arena.name for arena in side.arenas], object) for side in (left, right)]
     same_arena = names[0][left.arena[a]] == names[1][right.arena[b]]
-    masks = {
-        "moved": differ("offset") & same_arena,
-        "resized": differ("size"),
-        "retimed": differ("birth", "death"),
-        "other_arena": ~same_arena,
-        "redescribed": differ("alignment", "roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"),
-    }
+    masks = {"moved": differ("offset") & same_arena, "resized": differ("size"), "retimed": differ("birth", "death")}
+    masks["other_arena"] = ~same_arena
+    masks["redescribed"] = differ("alignment", "roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids")
     # In a plan without slots, ``logical_slot`` and ``generation`` only number the storages.
     is_changed = len(both) < len(left_row) or any(mask.any() for mask in masks.values())
     if left.has_slots == right.has_slots or not is_changed:

@@ -230,26 +230,17 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
             what, path = strict.wrong_field(error)
             raise UnreadableInput(f"invalid note: {what}.", PLAN_AGAIN, place=f"$.notes.{name}{path[1:]}") from error
     copied = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics", "rank", "world_size", "steps")
-    has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
-    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
-    fields: dict[str, Any] = {name: getattr(head, name) for name in copied}
+    fields: dict[str, Any] = {name: getattr(head, name) for name in (*copied, "execution_order")}
     fields |= {name: _digest(getattr(head, name), name) for name in DIGESTS}
-    plan = Plan(
-        **fields,
-        has_inputs_step=has_inputs_step if head.has_inputs_step is None else head.has_inputs_step,
-        execution_order=head.execution_order,
-        handoffs=tuple([(h.step, h.source, h.to) for h in head.handoffs]),
-        taken=tuple(flags) if len(flags) == len(head.handoffs) else (),  # empty: computed from the rows
-        places=places,
-        own_arenas=own_arenas,
-        arenas=arenas,
-        **columns,
-        storage=model.group_numbers(columns["arena"], columns["logical_slot"], columns["generation"])[0],
-        notes=head.notes,
-        constraints=None if head.constraints is msgspec.UNSET else head.constraints,
-    )
-    notes = plan.notes | ({model.PLACES_DERIVED: reason} if reason else {})
-    return _with_current_figures(replace(plan, notes=notes))
+    has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
+    fields["has_inputs_step"] = has_inputs_step if head.has_inputs_step is None else head.has_inputs_step
+    fields["handoffs"] = tuple([(h.step, h.source, h.to) for h in head.handoffs])
+    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
+    fields["taken"] = tuple(flags) if len(flags) == len(head.handoffs) else ()  # empty: computed from the rows
+    fields["storage"] = model.group_numbers(columns["arena"], columns["logical_slot"], columns["generation"])[0]
+    fields["constraints"] = None if head.constraints is msgspec.UNSET else head.constraints
+    fields["notes"] = head.notes | ({model.PLACES_DERIVED: reason} if reason else {})
+    return _with_current_figures(Plan(**fields, **columns, places=places, own_arenas=own_arenas, arenas=arenas))
 
 
 def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dict[str, Any]:

@@ -66,28 +66,18 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
     replans, head = tuple(replans), plan_document.head_values(plan)
     for arena in head["arenas"].values():
         del arena["witness"], arena["witness_step"]  # the witness of an extent may have thousands of ids
-    header: Record = {
-        "record": "allocation_header",
-        "trace_schema": TRACE_SCHEMA,
-        "metric_schema": METRIC_SCHEMA,
-        "rows": "digest" if digest else "all",
-        "tensor_count": len(plan),
-        **{name: head[name] for name in _RUN},
-        "replay_token_prefix": plan.replay_token[:TOKEN_PREFIX_BYTES].hex(),
-        **{name: head[name] for name in _IDENTITY},
-        "content_hash": "",
-        "execution_order": [] if digest else head["execution_order"],
-        "arenas": head["arenas"],
-    }
-    summary: Record = {
-        "record": "summary",
-        "peak_bytes_per_arena": {arena.name: arena.extent_bytes for arena in plan.arenas},
-        "total_logical_slots": sum(arena.slots for arena in plan.arenas),
-        "reuse_ratio": plan.metrics.get("memory_reuse_ratio", 0.0),
-        "fragmentation_pct": 100 * plan.metrics.get("internal_fragmentation_ratio", 0.0),
-        "metrics": head["metrics"],
-        "notes": head["notes"],
-    }
+    header: Record = {"record": "allocation_header", "trace_schema": TRACE_SCHEMA, "metric_schema": METRIC_SCHEMA}
+    header |= {"rows": "digest" if digest else "all", "tensor_count": len(plan)}
+    header |= {name: head[name] for name in _RUN}
+    header["replay_token_prefix"] = plan.replay_token[:TOKEN_PREFIX_BYTES].hex()
+    header |= {name: head[name] for name in _IDENTITY} | {"content_hash": ""}
+    header |= {"execution_order": [] if digest else head["execution_order"], "arenas": head["arenas"]}
+    extents = {arena.name: arena.extent_bytes for arena in plan.arenas}
+    summary: Record = {"record": "summary", "peak_bytes_per_arena": extents}
+    summary["total_logical_slots"] = sum(arena.slots for arena in plan.arenas)
+    summary["reuse_ratio"] = plan.metrics.get("memory_reuse_ratio", 0.0)
+    summary["fragmentation_pct"] = 100 * plan.metrics.get("internal_fragmentation_ratio", 0.0)
+    summary |= {"metrics": head["metrics"], "notes": head["notes"]}
     header |= {"constraints": head["constraints"]} if "constraints" in head else {}
     tensors = plan_document.tensors_hash(plan)
     if digest:
@@ -99,15 +89,11 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         optional = ("alias_group_id", "base_tensor_uid", "category")
         bytes_of_slots = storages_of(plan).backing[plan.storage].tolist()
         for row, slot_bytes in zip(plan_document.row_documents(plan), bytes_of_slots, strict=True):
-            record: Record = {
-                "record": "tensor",
-                **{name: row[name] for name in ("tensor_id", "arena", "logical_slot")},
-                "logical_address": [row["arena"], row["offset_bytes"]],
-                "size": row["size_bytes"],
-                "bytes": slot_bytes,
-                "live_range": [row["birth"], row["death"]],
-                **{name: row[name] for name in ("generation", "alignment", "role", "dtype", "shape")},
-            }
+            record: Record = {"record": "tensor"}
+            record |= {name: row[name] for name in ("tensor_id", "arena", "logical_slot")}
+            record["logical_address"] = [row["arena"], row["offset_bytes"]]
+            record |= {"size": row["size_bytes"], "bytes": slot_bytes, "live_range": [row["birth"], row["death"]]}
+            record |= {name: row[name] for name in ("generation", "alignment", "role", "dtype", "shape")}
             yield record | {name: row[name] for name in optional if row.get(name) is not None}
         yield from ({"record": "handoff", **handoff} for handoff in head["handoffs"])
     yield from replans
