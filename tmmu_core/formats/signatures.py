@@ -165,10 +165,8 @@ class Unplannable:
 
 
 SAFETENSORS = Unplannable("a safetensors file", WEIGHTS_ONLY, FROM_WEIGHTS, (".safetensors",))
-COREML = Unplannable(
-    *("a Core ML model", NOT_READ, ONNX, (".mlmodel", ".mlpackage", ".mlmodelc")),
-    parts=((ZIP, b".mlmodel"), (ZIP, b".mlpackage/Manifest.json")),
-)
+COREML_PARTS = ((ZIP, b".mlmodel"), (ZIP, b".mlpackage/Manifest.json"))
+COREML = Unplannable("a Core ML model", NOT_READ, ONNX, (".mlmodel", ".mlpackage", ".mlmodelc"), parts=COREML_PARTS)
 SAVED_MODEL = Unplannable(
     *("a TensorFlow SavedModel", NOT_READ, FROM_TENSORFLOW, ("saved_model.pb", "saved_model.pbtxt")),
     parts=((ZIP, b"saved_model.pb"), (b"\x08\x01\x12", b"tensorflow")),

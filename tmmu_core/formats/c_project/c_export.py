@@ -39,21 +39,18 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Byte
     source = f"{prefix}_blobs.{'c' if is_inline else 'S'}" if render.constant_blobs else ""
     sidecars = () if is_inline else render.constant_blobs
     arenas = render.all_arenas
-    buffer_bytes = sum(arena.size for arena in arenas if arena.has_buffer)
+    is_static = sum(arena.size for arena in arenas if arena.has_buffer) <= MAX_STATIC_BYTES
     parts = [(part, blob.constants.chunks(part.tensor_id)) for blob in render.constant_blobs for part in blob.parts]
     checks = [(part, crc32_of(chunks)) for part, chunks in parts]
     memories = dict.fromkeys([a.memory for a in arenas] + [a.source_memory for a in arenas])
     origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
     # Generated names begin with an underscore, so they differ from the names that are kept.
     linker_names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
-    texts = {
-        f"{prefix}_memory.h": from_template("memory.h", render),
-        f"{prefix}_memory.c": from_template("memory.c", render),
-        f"{prefix}_arenas.c": from_template("arenas.c", render, is_static=buffer_bytes <= MAX_STATIC_BYTES),
-        f"{prefix}_selftest.c": from_template("selftest.c", render, checks=checks),
-        "memory.ld": from_template("memory.ld", render, memories=linker_names, origins=origins),
-        "CMakeLists.txt": from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
-    }
+    texts = {f"{prefix}_{name}": from_template(name, render) for name in ("memory.h", "memory.c")}
+    texts[f"{prefix}_arenas.c"] = from_template("arenas.c", render, is_static=is_static)
+    texts[f"{prefix}_selftest.c"] = from_template("selftest.c", render, checks=checks)
+    texts["memory.ld"] = from_template("memory.ld", render, memories=linker_names, origins=origins)
+    texts["CMakeLists.txt"] = from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars)
     files: dict[str, ByteReader] = {name: partial(in_memory, text.encode()) for name, text in texts.items()}
     files["residency.json"] = partial(in_memory, residency_json(render))
     if source and is_inline:
