@@ -2,7 +2,7 @@
 
 import { drawGrid, drawPhases, drawStrip, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
 import { colouringOf } from "../base/colours.js";
-import { build, fillMenu, legendOf, linesOf, pairText, statusOf } from "./element.js";
+import { build, fillMenu, legendOf, linesOf, pairText } from "./element.js";
 import { ChartInput } from "./chart_input.js";
 import { charts, Drawing } from "./drawing.js";
 import { drawOverlay } from "../drawing/overlay.js";
@@ -304,7 +304,10 @@ export class Chart extends Drawing {
     const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index, show_baseline])].join();
     if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(frameState));
     this.legendKey = key;
-    this.drawnText = statusOf(this.plan.n, drawn);
+    const parts = [`${grouped(drawn.count)} of ${counted(this.plan.n, "tensor")} drawn`], { thin, outlined } = drawn;
+    if (thin) parts.push(`${grouped(thin)} smaller than a pixel, drawn merged`);
+    if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors of the baseline outlined`);
+    this.drawnText = parts.join("; ");
     // For tests and benchmarks. firstMs is the time from the arrival of a pack to its first picture.
     const { dataset } = this.root, { t0, t1, v0, v1 } = this.win, now = performance.now();
     const painted = { paintings: Number(dataset.paintings ?? 0) + 1, paintMs: (now - began).toFixed(1) };

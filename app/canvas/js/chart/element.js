@@ -3,7 +3,7 @@
 
 import { VIEWS } from "../plan/scene.js";
 import { CONFLICT, css, RESERVED, rgbOf } from "../base/colours.js";
-import { counted, fullBytes, grouped, offsetText, rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
+import { counted, fullBytes, offsetText, rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
 
 /** Return a DOM element with attributes, listeners (`onclick`) and children. Strings become text, never HTML. */
 export function el(tag, attributes = {}, ...children) {
@@ -89,14 +89,6 @@ export function legendOf({ plan, other, shown, colouring, scene, strip, isCandid
   for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   if (scene.stripArena) entry("", "▼ peak");
   return items;
-}
-
-/** Return the status text. `total`: number of rows of the plan; second argument: the result of drawPicture(). */
-export function statusOf(total, { count, thin, outlined }) {
-  const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
-  if (thin) parts.push(`${grouped(thin)} smaller than a pixel, drawn merged`);
-  if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors of the baseline outlined`);
-  return parts.join("; ");
 }
 
 /** Return [heading, text] pairs about a row of the plan of a chart. */

@@ -24,7 +24,14 @@ export function drawOverlay(pen, frameState, chart) {
     if (selected >= 0) drawFrame(pen, frameState, selected, [], 2);
     if (ghost && frameState.scene.view === "map") drawGhost(pen, frameState, ghost, chart.ghostBox(ghost));
   });
-  if (state.span) drawSpan(pen, frameState, state.span);
+  if (state.span) {
+    const { plan, plane: { win }, look } = frameState, [first, end] = state.span;
+    const box = planeWithStrip(frameState).visibleBox(first, end, win.v0, win.v1), [left, top, right, bottom] = box;
+    if (right > left && bottom > top) {
+      fillBox(pen, box, look.dark ? "rgba(255,255,255,0.14)" : "rgba(0,0,0,0.10)");
+      label(pen, look, rangeText(plan.stepAt(first), plan.stepAt(end)), left + 3, top + 2);
+    }
+  }
   drawFlags(pen, frameState, state.flags);
   if (state.step !== null) drawStep(pen, frameState, state.step);
 }
@@ -35,14 +42,6 @@ function planeWithStrip({ plane, plot, strip }) {
   const x = Math.min(plot.x, strip.x), y = Math.min(plot.y, strip.y);
   const w = Math.max(plot.x + plot.w, strip.x + strip.w) - x, h = Math.max(plot.y + plot.h, strip.y + strip.h) - y;
   return new Plane({ x, y, w, h }, plane.win, plane);
-}
-
-function drawSpan(pen, frameState, [first, end]) {
-  const { plan, plane: { win }, look } = frameState;
-  const box = planeWithStrip(frameState).visibleBox(first, end, win.v0, win.v1), [x, y, right, bottom] = box;
-  if (right <= x || bottom <= y) return;
-  fillBox(pen, box, look.dark ? "rgba(255,255,255,0.14)" : "rgba(0,0,0,0.10)");
-  label(pen, look, rangeText(plan.stepAt(first), plan.stepAt(end)), x + 3, y + 2);
 }
 
 /** Draw each flag [step, text]: a line at the step, and the text in the first of FLAG_ROWS rows that is free there. */

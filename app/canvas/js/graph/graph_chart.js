@@ -184,19 +184,6 @@ class GraphChart extends Drawing {
     return points;
   }
 
-  act(item) {
-    const { vertices, levels } = this.data;
-    if (item?.vertex >= 0) {
-      const { key, path, pick } = vertices[item.vertex];
-      this.anchor = key;
-      if (path !== null) this.emit("open", path);
-      else if (pick) this.emit("select", pick);
-    } else if (item?.frame >= 0) {
-      this.anchor = `l${levels[item.frame][0]}`;
-      this.emit("close", levels[item.frame][3]);
-    }
-  }
-
   draw(due) {
     if (!this.layout) return;
     const { width } = this;
@@ -238,7 +225,17 @@ class GraphInput extends Input {
   }
 
   click(point) {
-    this.chart.act(this.chart.itemAt(...point));
+    const { chart } = this, item = chart.itemAt(...point);
+    if (item?.vertex >= 0) {
+      const { key, path, pick } = chart.data.vertices[item.vertex];
+      chart.anchor = key;
+      if (path !== null) chart.emit("open", path);
+      else if (pick) chart.emit("select", pick);
+    } else if (item?.frame >= 0) {
+      const [number, , , path] = chart.data.levels[item.frame];
+      chart.anchor = `l${number}`;
+      chart.emit("close", path);
+    }
   }
 
   hover(point) {
