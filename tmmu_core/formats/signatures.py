@@ -171,6 +171,9 @@ SAVED_MODEL = Unplannable(
     *("a TensorFlow SavedModel", NOT_READ, FROM_TENSORFLOW, ("saved_model.pb", "saved_model.pbtxt")),
     parts=((ZIP, b"saved_model.pb"), (b"\x08\x01\x12", b"tensorflow")),
 )
+MLIR_PARTS = ((b"module ", b"stablehlo."), (b"module ", b"func.func "))
+TORCHSCRIPT_PARTS = ((ZIP, b"bytecode.pkl"), (ZIP, b"constants.pkl"), (ZIP, b"/code/"))
+TORCH_PARTS = ((ZIP, b"data.pkl"), (b"\x80", b"torch"), (b"\x80", b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"))
 GGUF_MAGIC, ENGINE_MAGIC = (b"GGUF", b"FUGG", b"lmgg", b"fmgg", b"tjgg"), (b"ftrt", b"ptrt", b"trtf", b"trtp")
 FORMATS = (
     Unplannable("a GGUF model (llama.cpp)", WEIGHTS_ONLY, FROM_WEIGHTS, (".gguf", ".ggml"), GGUF_MAGIC),
@@ -178,19 +181,10 @@ FORMATS = (
     Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, magic=(b"\x89HDF\r\n\x1a\n",)),
     Unplannable("a TensorRT engine", COMPILED, FROM_SOURCE, (".engine", ".trt", ".plan"), ENGINE_MAGIC),
     Unplannable("a Parquet file", NOT_READ, "Write JSON or CBOR: tmmu plan … -o plan.json.", magic=(b"PAR1",)),
-    Unplannable(
-        *("an MLIR program (StableHLO)", UNPLACED, FROM_XLA, (".mlir",), (b"ML\xefR",)),
-        parts=((b"module ", b"stablehlo."), (b"module ", b"func.func ")),
-    ),
+    Unplannable("an MLIR program (StableHLO)", UNPLACED, FROM_XLA, (".mlir",), (b"ML\xefR",), MLIR_PARTS),
     Unplannable("an HLO program", UNPLACED, FROM_XLA, (".hlo", ".hlo.pb"), parts=((b"HloModule ", b"ENTRY "),)),
-    Unplannable(
-        *("a TorchScript model", NOT_READ, FROM_TORCH),
-        parts=((ZIP, b"bytecode.pkl"), (ZIP, b"constants.pkl"), (ZIP, b"/code/")),
-    ),
-    Unplannable(
-        *("a PyTorch checkpoint (torch.save)", WEIGHTS_ONLY, FROM_TORCH, (".pth", ".ckpt")),
-        parts=((ZIP, b"data.pkl"), (b"\x80", b"torch"), (b"\x80", b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")),
-    ),
+    Unplannable("a TorchScript model", NOT_READ, FROM_TORCH, parts=TORCHSCRIPT_PARTS),
+    Unplannable("a PyTorch checkpoint (torch.save)", WEIGHTS_ONLY, FROM_TORCH, (".pth", ".ckpt"), parts=TORCH_PARTS),
     Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW, (".keras",), parts=((ZIP, b"model.weights.h5"),)),
     COREML,
     SAVED_MODEL,
