@@ -1,4 +1,4 @@
-"""``tmmu.fit(module, …)``: a training step of PyTorch that fits a capacity and runs as planned."""
+"""``tmmu.fit(module, …)``: a training step of PyTorch that fits a capacity and runs as planned; imports PyTorch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted, fitted_layers, fitted_peak
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.fitting.pytorch import fx_step
+from tmmu_core.fitting.pytorch.fx_eager import eager_step, parameters_with_gradients
+from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
 from tmmu_core.fitting.search.candidates import FittedSize, bisect_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.size_search import search_sizes
 from tmmu_core.formats.pytorch.caching_allocator import OutOfMemory, reserved_peak
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, new_leaves, with_loss
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes, ratio
 from tmmu_core.library.fit_result import Fit
@@ -93,10 +97,8 @@ class TorchFit(Fit[Plan]):
         Returns the planned and the measured peak of live bytes, with the scratch memory of kernels on a GPU, and
         whether gradients and buffers are equal bit by bit. The module's state and the random generator are unchanged.
         """
-        from tmmu_core.fitting.pytorch.fx_step import deterministic, equal_bits
-
         step = self.step
-        with deterministic():
+        with fx_step.deterministic():
             with warnings.catch_warnings(action="ignore"):  # the fitted step gives the same warnings
                 plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
             measured = step.measured(self.compile())
@@ -105,7 +107,7 @@ class TorchFit(Fit[Plan]):
             peak = step.measured(self.compile()).peak_bytes
         planned = self.fitted.best.plan.arena_of[ONE_MEMORY].peak_live_bytes
         names = ("gradients", "buffers")
-        equal = {f"{name}_equal": equal_bits(getattr(measured, name), getattr(plain, name)) for name in names}
+        equal = {f"{name}_equal": fx_step.equal_bits(getattr(measured, name), getattr(plain, name)) for name in names}
         return {"planned_peak_bytes": planned, "measured_peak_bytes": peak, **equal}
 
     @property
@@ -303,22 +305,16 @@ def fit_sized(
 
 def eager_graph(model: TorchModel) -> Graph:
     """Return the training step of a module as eager PyTorch runs it. Raises ``UnreadableInput``."""
-    from tmmu_core.fitting.pytorch.fx_eager import eager_step, parameters_with_gradients
-
     module, call, name = _arguments(model)
     return eager_step(module, call, name, model.optimizer, parameters_with_gradients(module))
 
 
 def trace_step(model: TorchModel) -> Any:
     """Return the traced training step of a module (``fx_step.TorchStep``). Raises ``UnreadableInput``."""
-    from tmmu_core.fitting.pytorch.fx_step import trace_step
-
-    return trace_step(*_arguments(model), model.optimizer)
+    return fx_step.trace_step(*_arguments(model), model.optimizer)
 
 
 def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
-    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, new_leaves, with_loss
-
     module, inputs = getattr(model.module, "_orig_mod", model.module), model.example_inputs
     kwargs = dict(inputs) if isinstance(inputs, Mapping) else {}
     args = () if isinstance(inputs, Mapping) else tuple(inputs) if isinstance(inputs, Sequence) else (inputs,)
@@ -359,8 +355,6 @@ def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progre
 
     On a GPU, smaller plans are tried until the model of the allocator can run one. Without one, the answer is ``open``.
     """
-    from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
-
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})
     start = initial_candidate(graph, request, progress)

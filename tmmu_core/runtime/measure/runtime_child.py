@@ -13,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from tmmu_core.base.child_process import serve
 
 RUNS = 3  # number of runs of a model in onnxruntime and in TensorFlow Lite Micro
@@ -54,7 +56,6 @@ def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: b
     ``inputs`` are lists of name, dtype and shape. ``arena`` enables the arena and its memory pattern; ``in_order``
     keeps the order of the nodes in the file, without optimizations.
     """
-    import numpy as np
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -102,7 +103,6 @@ def measure_litert(model: bytes) -> dict[str, int]:
     Tensors that are not in the file are scratch of kernels. Tensors outside of the arena are results that LiteRT keeps
     (dequantised weights) or resizes during a run. XNNPACK, whose memory is not visible, is disabled.
     """
-    import numpy as np
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -176,7 +176,6 @@ def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
 
 def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], list[bytes]]:
     """Return the printed ``total``, ``head`` and ``tail``, and the outputs. Raises the runtime's ``RuntimeError``."""
-    import numpy as np
     import tflite
     from tflite_micro.python.tflite_micro import runtime
 
