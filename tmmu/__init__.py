@@ -27,8 +27,6 @@
 ``tmmu_core`` has the same names. They are loaded at their first use.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import tmmu_core as _core

@@ -4,8 +4,6 @@
 A folder imports only folders that precede it in ``ORDER`` of ``benchmarks/house.py`` (``tests/test_architecture.py``).
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
