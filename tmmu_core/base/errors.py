@@ -40,6 +40,12 @@ OPERATORS: Mapping[str, str] = {
 }
 """Operator of the specification → its function (TMMU v2 0.G, 0.H). The ``failure_operator`` of a record is a key."""
 
+EXTRA_OF = {"blake3": "draft", "executorch": "executorch", "tflite_micro": "tflm", "torch": "torch"}
+EXTRA_OF |= {"dask": "sweep", "distributed": "sweep", "onnxruntime": "run", "sympy": "run", "pandas": "tables"}
+EXTRA_OF |= {"pyarrow": "tables", "plotly": "app", "streamlit": "app", "psycopg": "store", "sqlalchemy": "store"}
+"""Package → the extra of this product that installs it."""
+DISPLAY_NAMES = {"executorch": "ExecuTorch", "torch": "PyTorch"}  # package → its name in messages, if it differs
+
 
 def escaped_surrogates(value: Any) -> Any:
     """Return a JSON value whose texts can be encoded as UTF-8: a lone surrogate becomes the text ``\\udcff``."""
@@ -271,13 +277,6 @@ class AddressCollision(ContractError):
 
     code_id, numeric_code, severity = "ADDRESS_COLLISION", 1307, "FATAL"
     required_diagnostics = ("arena", "logical_slot")
-
-
-EXTRA_OF = {"blake3": "draft", "executorch": "executorch", "tflite_micro": "tflm", "torch": "torch"}
-EXTRA_OF |= {"dask": "sweep", "distributed": "sweep", "onnxruntime": "run", "sympy": "run", "pandas": "tables"}
-EXTRA_OF |= {"pyarrow": "tables", "plotly": "app", "streamlit": "app", "psycopg": "store", "sqlalchemy": "store"}
-"""Package → the extra of this product that installs it."""
-DISPLAY_NAMES = {"executorch": "ExecuTorch", "torch": "PyTorch"}  # package → its name in messages, if it differs
 
 
 def install_command(extra: str) -> str:

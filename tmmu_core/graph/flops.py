@@ -17,6 +17,7 @@ from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.operators import operator_of
 
 Shape = tuple[int, ...]
+Formula = Callable[["Call"], int | None]  # ``None``, ``IndexError`` or ``ValueError``: the cost is unknown
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,6 @@ class Call:
     def weighted(self, weights: int, elements: int) -> int:
         """Return 2 · weights · elements, plus 1 for each element of the output if there is a third input (the bias)."""
         return 2 * weights * elements + (self.output_elements if len(self.inputs) > 2 else 0)
-
-
-Formula = Callable[[Call], int | None]  # ``None``, ``IndexError`` or ``ValueError``: the cost is unknown
 
 
 def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:

@@ -18,6 +18,8 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
 MemoryType = str  # a memory's name, such as ``DTCM``
+MemoryConstraint = Memory  # a memory of the platform, with its size and alignment
+TensorAttributes = Rule  # the memory of tensors of a role, and the memory to which constants are copied
 
 
 class ArenaRole(StrEnum):
@@ -94,10 +96,6 @@ class ArenaUsage:
         self.used += size
         self.total_size = max(self.total_size, self.used)
         return offset
-
-
-MemoryConstraint = Memory  # a memory of the platform, with its size and alignment
-TensorAttributes = Rule  # the memory of tensors of a role, and the memory to which constants are copied
 
 
 @dataclass(frozen=True)

@@ -47,16 +47,15 @@ class U64(sql.TypeDecorator[int]):
         return value + 2**64 if isinstance(value, int) and value < 0 else value
 
 
-METADATA = sql.MetaData()
-
-VERSIONS = sql.Table("alembic_version", METADATA, sql.Column("version_num", sql.String(32), primary_key=True))
-"""A table with one row, the version. Old stores were created with Alembic, so the table has Alembic's name."""
-
-
 def _columns(kind: Any, names: str) -> list[sql.Column[Any]]:
     """Return columns of one type without nulls; ``names`` are separated by blanks."""
     return [sql.Column(name, kind, nullable=False) for name in names.split()]
 
+
+METADATA = sql.MetaData()
+
+VERSIONS = sql.Table("alembic_version", METADATA, sql.Column("version_num", sql.String(32), primary_key=True))
+"""A table with one row, the version. Old stores were created with Alembic, so the table has Alembic's name."""
 
 _key = partial(sql.Column, primary_key=True)
 _names, _texts, _numbers, _bytes = (

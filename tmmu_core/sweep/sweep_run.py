@@ -51,6 +51,7 @@ DASK_SETTINGS = {
 }
 """Dask settings for local workers."""
 
+Results = tuple["PointResult", ...]
 IMPORT_CHECK = "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this
 
 
@@ -192,9 +193,6 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
 @lru_cache(maxsize=CACHED_SOURCES)
 def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened:
     return read_any(source.data, source.name)
-
-
-Results = tuple[PointResult, ...]
 
 
 def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
