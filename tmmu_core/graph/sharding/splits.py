@@ -110,20 +110,21 @@ class Sharding:
         return {name: tuple(sorted(values - {0})) for name, values in found.items()}
 
     @cached_property
-    def number_of(self) -> dict[str, int]:
-        """Tensor id → number."""
-        return {tensor.id: i for i, tensor in enumerate(self.graph.tensors)}
+    def base_of(self) -> dict[int, int]:
+        """View → its base."""
+        number_of = {tensor.id: i for i, tensor in enumerate(self.graph.tensors)}
+        views = [(i, tensor.view) for i, tensor in enumerate(self.graph.tensors)]
+        return {i: number_of[view.base_tensor_uid] for i, view in views if view is not None}
 
     @cached_property
     def views_after_bases(self) -> tuple[int, ...]:
         """Numbers of the views, each after its base."""
         order: dict[int, None] = {}
-        tensors = self.graph.tensors
-        for i in range(len(tensors)):
+        for i in self.base_of:
             chain: dict[int, None] = {}
-            while tensors[i].view is not None and i not in order and i not in chain:  # the view check rejects cycles
+            while i in self.base_of and i not in order and i not in chain:  # the view check rejects cycles
                 chain[i] = None
-                i = self.base(i)
+                i = self.base_of[i]
             order.update(dict.fromkeys(reversed(chain)))
         return tuple(order)
 
@@ -132,15 +133,9 @@ class Sharding:
         """View → its nearest base with a split of its own (not ``None``)."""
         found: dict[int, int] = {}
         for i in self.views_after_bases:
-            base = self.base(i)
+            base = self.base_of[i]
             found[i] = found.get(base, base) if self.splits[base] is None else base
         return found
-
-    def base(self, i: int) -> int:
-        """Return the base of view ``i``."""
-        view = self.graph.tensors[i].view
-        assert view is not None
-        return self.number_of[view.base_tensor_uid]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
         """Return a key: ranks with equal keys have equal graphs."""
@@ -235,7 +230,7 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
                 point = dict(zip(coordinates, values, strict=True))
                 shares = {base: (share_of(tensor, shape, split, sharding.spec, point), split)}
                 for i in followers:
-                    shares[i] = share_of_view(sharding, i, *shares[sharding.base(i)], point)
+                    shares[i] = share_of_view(sharding, i, *shares[sharding.base_of[i]], point)
         except InvalidIrShapes:
             found.add(base)
     return found
@@ -276,7 +271,7 @@ def local_graph_of(sharding: Sharding, rank: int) -> Graph:
     rows = zip(graph.tensors, sharding.shapes, splits, strict=True)
     shares = [share_of(tensor, shape, split, spec, coordinates) for tensor, shape, split in rows]
     for i in sharding.views_after_bases:
-        base = sharding.base(i)
+        base = sharding.base_of[i]
         shares[i], splits[i] = share_of_view(sharding, i, shares[base], splits[base], coordinates)
     return msgspec.structs.replace(graph, tensors=tuple(shares))
 
@@ -299,7 +294,7 @@ def share_of_view(
     Offset and size scale with the ratio of ``base_share`` to the base. Without an explicit split, the base's split is
     tried, then each other axis if only one is split. Raises ``InvalidIrShapes`` (``shard_view``) if no split fits.
     """
-    tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
+    tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base_of[i]
     view = tensor.view
     assert view is not None
     if not base_split and not sharding.splits[i]:
