@@ -108,10 +108,7 @@ def _node(n: Node) -> dict[str, Any]:
 
 
 def plan_hash(header: list[Any], token: bytes, slot_rows: Iterable[SlotRow], addresses: Iterable[AddressRow]) -> bytes:
-    """Return ``tmmu_plan_hash``, ``H(["tmmu_plan_v1", [*header, [token, slot rows], address rows]])``.
-
-    ``header``: ``[ir_hash, mode, arena_config_hash, execution_order_hash, rank, world_size, shard_spec_hash]``.
-    """
+    """Return ``tmmu_plan_hash``, ``H(["tmmu_plan_v1", [*header, [token, slot rows], address rows]])`` (contract §6)."""
     return hash_of_rows(["tmmu_plan_v1", [*header, [token, list(slot_rows)], list(addresses)]])
 
 

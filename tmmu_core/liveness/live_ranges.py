@@ -31,7 +31,7 @@ class Ranges:
 
 def tensor_ranges(timeline: Timeline) -> Ranges:
     """Return the half-open ranges. Raises ``InvalidIrShapes`` for an operand or a graph output without producer."""
-    index, end = timeline.index, max(timeline.steps, 1)
+    index, ids, end = timeline.index, timeline.index.tensor_ids, max(timeline.steps, 1)
     roots, view_offset = view_roots(index)
     birth, last_read = np.full((2, len(roots)), -1, np.int64)
     produced = index.producer >= 0
@@ -46,7 +46,21 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
     reader_step = np.repeat(timeline.step_of, np.diff(index.in_ptr))
     is_executed = reader_step >= 0
     np.maximum.at(last_read, index.in_idx[is_executed], reader_step[is_executed])
-    _reject_dangling(timeline, planned, last_read)
+    dangling = ~planned & (last_read >= 0)
+    if dangling.any():
+        # Report the earliest step and its first operand.
+        nodes = timeline.node_at.tolist()
+        reader = next(node for node in nodes if node >= 0 and dangling[index.inputs_of(node)].any())
+        name, node_id = ids[next(i for i in index.inputs_of(reader) if dangling[i])], index.node_ids[reader]
+        message = f"node {node_id!r} reads tensor {name!r}, which nothing writes."
+        hint = "Add it to the graph's inputs, give it a persistent role, or write it by a node."
+        step = int(timeline.step_of[reader])
+        raise InvalidIrShapes(message, reason="dangling_input", node_id=node_id, tensor=name, t=step, hint=hint)
+    unwritten = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
+    if unwritten:
+        name = min(unwritten)
+        message, hint = f"no node writes the graph output {name!r}.", 'Write it by a node, or remove it from "outputs".'
+        raise InvalidIrShapes(message, reason="never_produced", node_id="", tensor=name, hint=hint)
 
     death = np.maximum(last_read, birth) + 1
     saved = saved_tensors(timeline, roots)
@@ -66,25 +80,6 @@ def saved_tensors(timeline: Timeline, roots: I64) -> Mask:
         saved[marked] = [timeline.graph.tensors[i].saved_for_backward for i in marked.tolist()]
         saved[roots[saved]] = True
     return saved
-
-
-def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
-    index, ids = timeline.index, timeline.index.tensor_ids
-    dangling = ~planned & (last_read >= 0)
-    if dangling.any():
-        # Report the earliest step and its first operand.
-        nodes = timeline.node_at.tolist()
-        reader = next(node for node in nodes if node >= 0 and dangling[index.inputs_of(node)].any())
-        name, node_id = ids[next(i for i in index.inputs_of(reader) if dangling[i])], index.node_ids[reader]
-        message = f"node {node_id!r} reads tensor {name!r}, which nothing writes."
-        hint = "Add it to the graph's inputs, give it a persistent role, or write it by a node."
-        step = int(timeline.step_of[reader])
-        raise InvalidIrShapes(message, reason="dangling_input", node_id=node_id, tensor=name, t=step, hint=hint)
-    unwritten = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
-    if unwritten:
-        name = min(unwritten)
-        message, hint = f"no node writes the graph output {name!r}.", 'Write it by a node, or remove it from "outputs".'
-        raise InvalidIrShapes(message, reason="never_produced", node_id="", tensor=name, hint=hint)
 
 
 @dataclass(frozen=True, eq=False)

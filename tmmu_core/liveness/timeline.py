@@ -194,10 +194,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: Mask) -> I
 
 
 def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: Mask) -> I64:
-    """Return the node numbers of ``order``. Nodes of other modes are skipped, so one order is valid in every mode.
-
-    Raises ``InvalidIrShapes`` for an unknown, repeated or missing node, ``LivenessCycle`` for a violated dependency.
-    """
+    """Return the numbers of ``order``'s nodes in this mode. Raises ``InvalidIrShapes`` and ``LivenessCycle``."""
     node_of = index.node_of
     nodes: list[int] = []
     position_in_mode = np.full(len(index.node_ids), -1, np.int64)

@@ -173,10 +173,7 @@ Handoff = tuple[int, str, str]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A plan: its rows as columns of length n, sorted by tensor id bytes, and the fields of the whole plan.
-
-    Hashes are 32 raw bytes.
-    """
+    """A plan: its rows as columns, sorted by tensor id bytes, and the fields of the whole plan. Hashes have 32 bytes."""
 
     tensor_ids: tuple[str, ...]
     arena: I32
@@ -279,10 +276,7 @@ class Plan:
 
     @cached_property
     def held_until(self) -> I64:
-        """Per row, the step after the last use of its bytes.
-
-        This is the death of the row, or one step more for the input of an in-place reuse that is not taken.
-        """
+        """Per row, the step after the last use of its bytes: its death, + 1 if it is the input of a reuse not taken."""
         held = self.death.copy()
         for (step, source, _), taken in zip(self.handoffs, self.taken, strict=True):
             row = -1 if taken else self.row_of.get(source, -1)

@@ -49,7 +49,7 @@ def ranges_of(run: Run) -> Ranges:
     last_read = {name: steps[-1] for name, steps in run.reads.items()}
     for name in last_read:  # in order of steps, then operands
         if name not in birth:
-            refuse("dangling_input", tensor=name, node_id=run.node_name(run.reads[name][0]))
+            refuse("dangling_input", tensor=name, node_id=next(n.node_id for n in run.nodes if name in n.inputs))
     for name in sorted(run.graph.outputs):
         if name not in birth and name not in written:
             refuse("never_produced", tensor=name)
@@ -114,6 +114,7 @@ class ReferenceLiveness:
 
     run: Run
     ranges: Ranges  # live ranges without in-place writes and in-place reuse
+    birth: Mapping[str, int]  # tensor → its birth
     death_without_reuse: Mapping[str, int]
     """Tensor → death with in-place writes, but without in-place reuse: ``k + 1`` if the last read is at step k."""
     members: Mapping[str, list[str]]  # storage → its tensors
@@ -121,11 +122,6 @@ class ReferenceLiveness:
     offset: Mapping[str, int]  # tensor → bytes from the storage's start
     arena: Mapping[str, str]  # storage → arena
     must_not_alias: frozenset[tuple[str, str]]  # pairs of storages that must not alias, in both orders
-
-    @property
-    def birth(self) -> Mapping[str, int]:
-        """Tensor → its birth."""
-        return self.ranges.birth
 
     @cached_property
     def death(self) -> dict[str, int]:
@@ -255,7 +251,7 @@ def reference_liveness(run: Run, declared: Iterable[str] | None = ()) -> Referen
             raise AlignmentViolation(f"{name} is at the misaligned byte {start}.", arena="unknown", tensor=name)
     for name in sorted(offset):
         refuse_past_64_bits(name, offset[name] + run.row_bytes[name])
-    return ReferenceLiveness(run, ranges, death, members, storage_of, offset, arena, frozenset(pairs))
+    return ReferenceLiveness(run, ranges, ranges.birth, death, members, storage_of, offset, arena, frozenset(pairs))
 
 
 def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:

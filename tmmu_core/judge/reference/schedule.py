@@ -1,8 +1,4 @@
-"""Compute the steps of a graph under a mode and a preset (contract §1, §2).
-
-A :class:`Run` is the graph as executed (with synthesised backward nodes and recomputing nodes) and the node of each
-step. The order of the caller is used, else the order of the graph, else a topological order with ties by id.
-"""
+"""Compute the steps of a graph under a mode and a preset (contract §1, §2)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +10,7 @@ from typing import NoReturn
 from tmmu_core.base.components import nodes_on_cycles
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import GraphIndex, index_graph
-from tmmu_core.graph.model import INPUTS_STEP, Graph, Mode, Node, Preset, Tensor
+from tmmu_core.graph.model import Graph, Mode, Node, Preset, Tensor
 from tmmu_core.judge.reference.backward import with_backward, with_remat
 
 
@@ -22,7 +18,7 @@ from tmmu_core.judge.reference.backward import with_backward, with_remat
 class Run:
     """A graph under a mode and a preset, resolved to steps ``0 … T − 1``."""
 
-    graph: Graph  # the graph as executed
+    graph: Graph  # the graph as executed, with synthesised backward nodes and recomputing nodes
     mode: Mode
     retain: bool  # whether ``saved_for_backward`` has an effect: neither mode nor preset is ``inference``
     index: GraphIndex  # the index of this graph, with shapes and sizes
@@ -68,11 +64,6 @@ class Run:
         """Return the node of ``step``; ``None`` for ``@inputs``."""
         position = step - self.has_inputs_step
         return self.nodes[position] if position >= 0 else None
-
-    def node_name(self, step: int) -> str:
-        """Return the node id of ``step``; ``@inputs`` for the loading step."""
-        node = self.node_at(step)
-        return node.node_id if node else INPUTS_STEP
 
 
 def run_of(

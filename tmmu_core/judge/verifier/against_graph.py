@@ -33,10 +33,7 @@ OWN_ARENAS = "the plan defines its own arenas"
 def examine(
     facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None
 ) -> tuple[list[Finding], ReferenceLiveness | None]:
-    """Check ``facts.plan`` against ``graph``. ``cut_from``: hash of the whole graph if ``graph`` is a rank's part.
-
-    Return the findings, and the live ranges and storages of the graph (``None`` if the graph is invalid).
-    """
+    """Return the findings of all rules, and the live ranges and storages of ``graph`` (``None`` if it is invalid)."""
     plan = facts.plan
     is_of_other_graph = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
     size_of_dim: dict[str, int] = {}  # from the shapes of the plan, limited to the range of the dimension
@@ -126,7 +123,7 @@ def check_accesses(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]
                 dies_here = death == step and ((step, name) in reused or name in overwritten)
                 is_live = birth <= step < death or dies_here
             if not is_live:
-                what = f"{run.node_name(step)!r} {verb} {name!r} at step {step}"
+                what = f"{node.node_id if node else INPUTS_STEP!r} {verb} {name!r} at step {step}"
                 yield error("dead_access", f"{what}; its live range is [{birth}, {death}).", tensor=name, step=step)
 
 

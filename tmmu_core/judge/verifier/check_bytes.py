@@ -1,7 +1,4 @@
-"""Check rows, alignments, the links between rows of a storage, overlaps of live storages, and slots with offsets.
-
-The offsets of slots are aligned prefix sums or hashed addresses; without slots, storages are numbered by offset.
-"""
+"""Check rows, alignments, links between the rows of a storage, overlaps of live storages, slots and their offsets."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -146,10 +143,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
-    """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
-
-    If storages overlap, at least one pair is yielded, but not always all. Pairs that may share bytes are omitted.
-    """
+    """Yield ``(address space, earlier storage, later storage, their boxes)`` of overlaps: at least one, if any exist."""
     plan, excluded = facts.plan, excluded_storages(facts.plan)
     spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]
     if plan.places == "sparse":

@@ -31,10 +31,7 @@ class FinishedPlan(NamedTuple):
 
 
 def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **options: Any) -> FinishedPlan:
-    """Return ``plan`` with its verdict. ``options`` are the keyword arguments of :func:`verify_plan`.
-
-    If ``complete`` is false, the plan is a digest: it has no rows, and only its figures and remarks are checked.
-    """
+    """Return ``plan`` with its verdict. Of a digest (not ``complete``), only the figures and remarks are checked."""
     if complete:
         verdict = verify_plan(plan, graph, **options)
     else:

@@ -26,22 +26,13 @@ class Slots:
 
 
 class PlanFacts:
-    """The storages of a plan as columns by storage number. The plan must pass ``check_columns``.
-
-    * ``birth``, ``death`` (steps), ``start``, ``stop``, ``size`` (bytes): the hull of the storage's rows;
-      ``alignment``: the greatest of its rows.
-    * ``first_row``: the row that names the storage (earliest birth, bases before views, then by id); ``arena`` and
-      ``slot``: the values of this row.
-    * ``by_slot``: the storages sorted by (arena, slot, birth, start); ``opens_slot``: per entry of ``by_slot``, whether
-      it is the first of its slot; ``slot_of``: per storage, its position in ``slots``.
-    * ``storages``: the number of storages; ``end``: the death of a storage that is live in all steps; ``is_view``: per
-      row of the plan, whether it is a view.
-    """
+    """The storages of a plan as columns by storage number. The plan must pass ``check_columns``."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.end = plan, plan.end
         owner = plan.storage
         count = self.storages = int(owner.max(initial=-1)) + 1
+        # The hull of the storage's rows, in steps and bytes
         self.birth: I64 = _reduce_into(np.minimum, np.full(count, self.end, np.int64), owner, plan.birth)
         self.death: I64 = _reduce_into(np.maximum, np.zeros(count, np.int64), owner, plan.death)
         self.start: U64 = _reduce_into(np.minimum, np.full(count, U64_MAX, np.uint64), owner, plan.offset)
@@ -50,14 +41,15 @@ class PlanFacts:
         self.alignment: U64 = _reduce_into(np.maximum, np.ones(count, np.uint64), owner, plan.alignment)
         self.is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
         reversed_rows = np.lexsort((np.arange(len(plan)), self.is_view, plan.birth))[::-1]
+        # The row that names the storage: earliest birth, bases before views, then by id
         self.first_row: I64 = np.zeros(count, np.int64)
         self.first_row[owner[reversed_rows]] = reversed_rows  # the last assignment to a storage is its first row
         self.arena, self.slot = plan.arena[self.first_row], plan.logical_slot[self.first_row]
-        self.by_slot: I64 = np.lexsort((self.start, self.birth, self.slot, self.arena))
+        self.by_slot: I64 = np.lexsort((self.start, self.birth, self.slot, self.arena))  # the storages, sorted
         arena, slot = self.arena[self.by_slot], self.slot[self.by_slot]
-        self.opens_slot = np.ones(count, np.bool_)
+        self.opens_slot = np.ones(count, np.bool_)  # per entry of ``by_slot``, whether it is the first of its slot
         self.opens_slot[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
-        self.slot_of: I64 = np.zeros(count, np.int64)
+        self.slot_of: I64 = np.zeros(count, np.int64)  # per storage, its position in ``slots``
         self.slot_of[self.by_slot] = np.cumsum(self.opens_slot) - 1
         opener = self.by_slot[self.opens_slot]
         lowest = _reduce_into(np.minimum, self.start[opener], self.slot_of, self.start)

@@ -1,18 +1,14 @@
 """Compute the waste ledger (contract §7), and explain the size of a plan by it in two sentences.
 
-The waste ledger divides the bytes of an arena at every step into five accounts.
-
-A *buffer* of a slot is a storage in it. A *block* is a slot with a live buffer; its length is the slot's backing
+The waste ledger divides the bytes of an arena at every step into five accounts. A *buffer* of a slot is a storage in it. A *block* is a slot with a live buffer; its length is the slot's backing
 (:attr:`.PlanStorages.backing`, the size of the largest buffer). At each step, every byte of ``[0, extent)`` belongs to
 one account:
 
-========================  =============================================================================================
-live                      bytes of the live buffers
-slot rounding             bytes of the blocks above their live buffer: backing − size
-alignment gaps            free bytes between neighbouring blocks, to the next multiple of the upper block's alignment
-holes                     all other free bytes below the end of the highest block
-tail                      bytes above the end of the highest block (the whole extent if nothing is live)
-========================  =============================================================================================
+* *live*: bytes of the live buffers
+* *slot rounding*: bytes of the blocks above their live buffer, backing − size
+* *alignment gaps*: free bytes between neighbouring blocks, to the next multiple of the upper block's alignment
+* *holes*: all other free bytes below the end of the highest block
+* *tail*: bytes above the end of the highest block (the whole extent if nothing is live)
 
 The sum of the accounts is the extent, or more if blocks overlap (in an invalid plan). Without slots, each storage is a
 block of its own size, so the slot rounding is 0.
@@ -79,10 +75,8 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
 
 
 def _gaps_and_top(s: live_bytes.PlanStorages, in_arena: I64, points: live_bytes.CurvePoints) -> tuple[U64, U64]:
-    """Return ``(alignment gaps, end of the highest block)`` at each point for the storages ``in_arena``.
-
-    A sweep over time keeps a list of live blocks by address and the sum of the gaps between neighbours in the list.
-    """
+    """Return ``(alignment gaps, end of the highest block)`` at each point for the storages ``in_arena``."""
+    # A sweep over time keeps a list of live blocks by address and the sum of the gaps between neighbours in the list.
     slot, n = group_numbers(s.slot[in_arena])
     block = np.zeros((3, n), np.uint64)
     block[:, slot] = s.offset[in_arena], s.offset[in_arena] + s.backing[in_arena], s.slot_alignment[in_arena]

@@ -120,7 +120,14 @@ def explain_offset(plan: Plan, tensor_id: str, order: Sequence[int] | None = Non
         covered_end = max(covered_end, end)
     row, storages = int(s.head[k]), plan.arenas[s.arena[k]].storages
     lowest = free_gap([(start, end) for _, start, end in others], size, _alignment(plan, s, k))
-    slot = _slot(s, k) if plan.has_slots else None
+    slot = None
+    if plan.has_slots:
+        in_slot = np.flatnonzero((s.arena == s.arena[k]) & (s.slot == s.slot[k])).tolist()
+        largest = min(in_slot, key=lambda i: (-int(s.size[i]), int(s.birth[i]), int(s.head[i])))
+        is_below = (s.arena == s.arena[k]) & (s.slot < s.slot[k])
+        below = np.flatnonzero(is_below & (s.birth <= s.birth[k]) & (s.birth[k] < s.death))
+        occupied = sorted(zip(s.slot[below].tolist(), s.head[below].tolist(), strict=True))
+        slot = SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]), tuple(occupied))
     return OffsetReasons(row, offset, size, position, storages, blockers, tuple(free_ranges), lowest, slot)
 
 
@@ -135,15 +142,6 @@ def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tupl
     others = np.flatnonzero(is_live)
     others = others[np.lexsort((s.head[others], s.offset[others]))]
     return list(zip(others.tolist(), s.offset[others].tolist(), (s.offset + s.size)[others].tolist(), strict=True))
-
-
-def _slot(s: PlanStorages, k: int) -> SlotOfStorage:
-    is_in_arena, birth = s.arena == s.arena[k], s.birth[k]
-    in_slot = np.flatnonzero(is_in_arena & (s.slot == s.slot[k])).tolist()
-    largest = min(in_slot, key=lambda i: (-int(s.size[i]), int(s.birth[i]), int(s.head[i])))
-    below = np.flatnonzero(is_in_arena & (s.slot < s.slot[k]) & (s.birth <= birth) & (birth < s.death))
-    occupied = sorted(zip(s.slot[below].tolist(), s.head[below].tolist(), strict=True))
-    return SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]), tuple(occupied))
 
 
 @dataclass(frozen=True)

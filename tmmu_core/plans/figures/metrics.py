@@ -1,7 +1,4 @@
-"""Compute the metrics of a plan (contract §7): committed bytes, ratios, and the totals over all arenas.
-
-For the plan of an allocator snapshot, also compute the live bytes by line of code and category.
-"""
+"""Compute the metrics of a plan (contract §7), the totals of all arenas, and the live bytes of a snapshot by line."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,4 @@
-"""Convert the liveness of a graph to one packing problem per arena, and the packings to a plan.
-
-A plan has rows, and per arena the figures and the certificate (lower bound, optimality).
-"""
+"""Convert the liveness of a graph to a packing problem per arena, and packings to rows, figures and certificates."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -154,10 +151,7 @@ def _without_reuse_by(liveness: Liveness, targets: I64) -> Liveness:
 def plan_columns(
     liveness: Liveness, slot: I64, offset: U64, arenas: Sequence[ArenaSummary], *, own_arenas: bool
 ) -> dict[str, Any]:
-    """Return the columns of :class:`Plan`, rows sorted by tensor id bytes, with the in-place reuses.
-
-    ``slot`` and ``offset`` are per storage. With ``own_arenas`` the planner chose the arenas and storage alignments.
-    """
+    """Return the columns of :class:`Plan`, rows by tensor id bytes; ``slot`` and ``offset`` are per storage."""
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
     ids = index.tensor_ids
     planned = np.flatnonzero(liveness.birth >= 0)
@@ -235,11 +229,7 @@ def assemble(
     reserved_peak_bytes: int | None = None,
     **fields: Any,
 ) -> Plan:
-    """Return a plan with its hashes (contract §6) and metrics; ``fields`` are its columns and other fields by name.
-
-    ``reserved_peak_bytes``: see :func:`metrics.totals_of`; ``retained``: see :func:`metrics.plan_metrics`; ``started``:
-    the value of the clock (ns) when planning began.
-    """
+    """Return a plan with its hashes (contract §6) and metrics; ``started``: the clock (ns) when planning began."""
     peak = (0, 0)
     if arenas:
         birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))

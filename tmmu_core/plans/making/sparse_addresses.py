@@ -47,10 +47,7 @@ def _offsets(plan: Plan, slot_of_storage: I64, start: list[int]) -> U64:
 
 
 def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
-    """Return the plan with its slots at the draft's addresses. Both hashes change, the figures of the arenas do not.
-
-    Raises ``AddressCollision`` if the bytes of two slots overlap or exceed the 64-bit address space.
-    """
+    """Return the plan with its slots at the draft's addresses, and new hashes. Raises ``AddressCollision``."""
     slot_of_storage, slots = _slots_of(plan)
     addresses = [
         sparse_address(plan.replay_token, plan.arenas[k].name, slot, bits=bits, alignment=alignment)
