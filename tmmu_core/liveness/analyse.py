@@ -102,10 +102,9 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
 def bytes_of_tensors(timeline: Timeline) -> U64:
     """Return an array of shape (tensors,): bytes of each tensor; for a view its ``byte_length``, if given."""
     nbytes = timeline.index.nbytes.copy()
-    for i in np.flatnonzero(timeline.index.base >= 0).tolist():
+    for i in timeline.index.annotated.tolist():
         view = timeline.graph.tensors[i].view
-        assert view is not None
-        if view.byte_length is not None:
+        if view is not None and view.byte_length is not None:
             nbytes[i] = view.byte_length
     return nbytes
 

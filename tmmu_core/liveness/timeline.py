@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tmmu_core.base import strict
 from tmmu_core.base.components import nodes_on_cycles
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes, LivenessCycle, source_of_errors
-from tmmu_core.graph.index import GraphIndex, index_graph
+from tmmu_core.graph.index import GraphIndex, index_graph, names_of
 from tmmu_core.graph.model import Graph, Mode, Phase, Preset
 from tmmu_core.liveness.backward import with_backward, with_rematerialisation
 
@@ -262,11 +262,11 @@ def build_timeline(
     expanded = graph
     with source_of_errors(f"{graph.name or 'the graph'} with the steps that mode {mode} and preset {preset} add"):
         if mode == "backward" and all(node.phase != "backward" for node in graph.nodes):
-            expanded, ids = with_backward(graph, _ids(index, nodes), retain=retain)
+            expanded, ids = with_backward(graph, names_of(index.node_ids, nodes), retain=retain)
             index = index_graph(expanded, dims)
             nodes = _order(index, ids, mode)
         if mode == "backward" and preset == "remat_enabled" and any(tensor.remat for tensor in graph.tensors):
-            expanded, ids = with_rematerialisation(expanded, _ids(index, nodes))
+            expanded, ids = with_rematerialisation(expanded, names_of(index.node_ids, nodes))
             index = index_graph(expanded, dims)
             nodes = _order(index, ids, mode)
 
@@ -275,12 +275,8 @@ def build_timeline(
     node_at[first:] = nodes
     step_of = np.full(len(index.node_ids), -1, np.int64)
     step_of[nodes] = np.arange(first, len(node_at))
-    ids_as_run = _ids(index, nodes)
+    ids_as_run = names_of(index.node_ids, nodes)
     return Timeline(graph, expanded, index, mode, preset, node_at, step_of, bool(graph.inputs), ids_as_run, retain)
-
-
-def _ids(index: GraphIndex, nodes: I64) -> tuple[str, ...]:
-    return tuple([index.node_ids[node] for node in nodes.tolist()])
 
 
 def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:

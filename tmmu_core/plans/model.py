@@ -173,7 +173,7 @@ Handoff = tuple[int, str, str]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A plan: its rows as columns, sorted by tensor id bytes, and the fields of the whole plan. Hashes have 32 bytes."""
+    """A plan: its rows as columns, sorted by tensor id bytes, and fields of the whole plan. Hashes have 32 bytes."""
 
     tensor_ids: tuple[str, ...]
     arena: I32

@@ -25,7 +25,6 @@ RULES: dict[str, str] = {
 }
 
 OTHER_GRAPH = "the plan is of another graph: the ir_hash differs."
-INVALID_GRAPH = "the graph is invalid under the plan's mode, preset and order"
 OWN_ARENAS = "the plan defines its own arenas"
 """Reason for not checking the rules about arenas: the planner chose the arenas itself."""
 
@@ -52,7 +51,8 @@ def examine(
         run = run_of(graph, plan.mode, preset, order, size_of_dim if dims is None else dims)  # type: ignore[arg-type]
         liveness = reference_liveness(run, None if plan.own_arenas else declared)
     except ContractError as refusal:
-        return [error("graph", OTHER_GRAPH if is_of_other_graph else f"{INVALID_GRAPH}: {refusal}")], None
+        invalid = f"the graph is invalid under the plan's mode, preset and order: {refusal}"
+        return [error("graph", OTHER_GRAPH if is_of_other_graph else invalid)], None
     findings = [error("graph", OTHER_GRAPH)] if is_of_other_graph else []
     checks = (check_steps, check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias)
     for check in (*checks, check_reuse, check_retention):

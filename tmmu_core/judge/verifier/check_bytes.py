@@ -143,7 +143,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
-    """Yield ``(address space, earlier storage, later storage, their boxes)`` of overlaps: at least one, if any exist."""
+    """Yield ``(address space, earlier storage, later storage, their boxes)`` of overlaps: at least one if any exist."""
     plan, excluded = facts.plan, excluded_storages(facts.plan)
     spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]
     if plan.places == "sparse":
@@ -163,17 +163,15 @@ def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 
 
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
-    """Return the boxes of the storages that have bytes, and the storage of each box.
-
-    A storage that is reused in place at step k is still read at k. If the reusing storage has the same start, only the
-    bytes past the end of the reusing storage count at k.
-    """
+    """Return the boxes of the storages that have bytes, and the storage of each box."""
     boxes: list[Box] = []
     owner: list[int] = []
     storages = [s for s in storages if facts.size[s]]
     birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
+        # A storage that is reused in place at step k is still read at k. If the reusing storage has the same start,
+        # only the bytes past its end count at k.
         reuse = facts.reused_by.get(s)
         if reuse and death[s] == reuse[0] + 1 == birth[reuse[1]] + 1 and facts.has_same_start(s, reuse[1]):
             step, reusing = reuse
@@ -186,11 +184,9 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
 
 
 def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
-    """Yield pairs (earlier, later) of boxes that overlap; at least one pair if any two boxes overlap.
-
-    A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps an interval is
-    reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons if none overlap.
-    """
+    """Yield pairs (earlier, later) of boxes that overlap, at least one if any do. O(n log n) if none do."""
+    # A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps an interval
+    # is reported and not added, so not all pairs are found.
     nonempty = [i for i, (birth, death, start, end) in enumerate(boxes) if birth < death and start < end]
     events = [(boxes[i][1], 0, i) for i in nonempty] + [(boxes[i][0], 1, i) for i in nonempty]
     events.sort()  # at one step, ends sort before begins
@@ -323,11 +319,9 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_slot_counts(facts: PlanFacts, liveness: ReferenceLiveness | None) -> Iterator[Finding]:
-    """Check rule ``slots_max_live``: an arena has as many slots as storages that are live at one step.
-
-    Planners other than ``slots`` may use more. If ``slots`` does, must_not_alias pairs can be the cause: in an arena
-    with such pairs, or if ``liveness`` is ``None``, this is only the warning ``slots_over_optimal``.
-    """
+    """Check rule ``slots_max_live``: an arena has as many slots as storages that are live at one step."""
+    # Planners other than ``slots`` may use more. If ``slots`` does, must_not_alias pairs can be the cause: in an arena
+    # with such pairs, or if ``liveness`` is ``None``, this is only the warning ``slots_over_optimal``.
     plan = facts.plan
     paired = set() if liveness is None else {liveness.arena[name] for pair in liveness.must_not_alias for name in pair}
     for number, arena in enumerate(plan.arenas):

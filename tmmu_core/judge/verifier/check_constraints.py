@@ -118,11 +118,7 @@ class Unit:
     alignment: int
     pin: int  # fixed offset, or −1
     offset: int  # its offset in the plan
-
-    @property
-    def size(self) -> int:
-        """Bytes of the largest tensor."""
-        return max(self.sizes)
+    size: int  # bytes of the largest tensor
 
 
 class CostBounds:
@@ -167,11 +163,11 @@ class CostBounds:
             return None
         rows = [self.rows[other][0] for other in members]
         sizes = tuple(self.plan.size[rows].tolist())
-        if not max(sizes):
+        if not (size := max(sizes)):
             return None
         pin = max(self.terms.pinned.get(other, -1) for other in members)
         align = lcm(*self.plan.alignment[rows].tolist())
-        return Unit(tuple(members), sizes, align, pin, int(self.plan.offset[rows[0]]))
+        return Unit(tuple(members), sizes, align, pin, int(self.plan.offset[rows[0]]), size)
 
     def _pair_costs(self, a: Unit, b: Unit, penalties: dict[frozenset[str], int]) -> list[tuple[int, int, float]]:
         """Return the value of :data:`Edges` for two units. Set the used penalties to 0: each counts only once."""

@@ -184,12 +184,10 @@ def extent_outside_reserved(size: int, reserved: Iterable[tuple[int, int]]) -> i
 
 
 def disjoint_bound(sizes: list[int], alignments: list[int]) -> int:
-    """Return a lower bound of the bytes of disjoint blocks, each at a multiple of its alignment.
-
-    For each alignment, the blocks of at least this alignment give a bound; the largest bound is returned. Every block
-    but the highest takes a multiple of the alignment. The block with the most padding counts as the highest.
-    """
+    """Return a lower bound of the bytes of disjoint blocks, each at a multiple of its alignment."""
     bound = 0
+    # The blocks of at least an alignment give a bound: every block but the highest takes a multiple of the alignment,
+    # and the block with the most padding counts as the highest.
     for alignment in sorted(set(alignments)):
         aligned = [size for size, own in zip(sizes, alignments, strict=True) if own >= alignment]
         padding = [-size % alignment for size in aligned]

@@ -38,9 +38,8 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
         checked = ("extent", "capacity", "figures", "hash", "content_hash")
         not_checked = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
         findings = (*check_figures.check_arena_figures(plan), *check_figures.check_metrics(plan), *check_remarks(plan))
-        arenas = tuple(
-            [check_figures.certificate(arena, (0, (), -1)) for arena in plan.arenas]
-        )  # no bound can be recomputed
+        no_bound = (0, (), -1)  # without rows, no bound can be recomputed
+        arenas = tuple([check_figures.certificate(arena, no_bound) for arena in plan.arenas])
         verdict = Verdict(findings, checked, not_checked, arenas, "totals")
     return FinishedPlan(with_certificates(plan, verdict), verdict)
 

@@ -1,8 +1,8 @@
 """Compute the waste ledger (contract §7), and explain the size of a plan by it in two sentences.
 
-The waste ledger divides the bytes of an arena at every step into five accounts. A *buffer* of a slot is a storage in it. A *block* is a slot with a live buffer; its length is the slot's backing
-(:attr:`.PlanStorages.backing`, the size of the largest buffer). At each step, every byte of ``[0, extent)`` belongs to
-one account:
+The waste ledger divides the bytes of an arena at every step into five accounts. A *buffer* of a slot is a storage in
+it. A *block* is a slot with a live buffer; its length is the slot's backing (:attr:`.PlanStorages.backing`, the size of
+the largest buffer). At each step, every byte of ``[0, extent)`` belongs to one account:
 
 * *live*: bytes of the live buffers
 * *slot rounding*: bytes of the blocks above their live buffer, backing − size
@@ -239,12 +239,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:
-    """Return the gap of an arena and its cause: the largest loss of bytes at the deciding step. O(n) for n rows.
-
-    Candidates are the steps at which a storage with the highest end is live. The deciding step is the candidate with
-    the most live bytes; on a tie, with the fewest bytes of missed in-place reuses. The loss by missed reuse is the
-    larger of these bytes and the live bytes above the lower bound. Hashed addresses are replaced by those in memory.
-    """
+    """Return the gap of an arena and its cause: the largest loss of bytes at the deciding step. O(n) for n rows."""
     plan = in_memory(plan)
     untaken: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
@@ -256,6 +251,8 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     ends = (s.offset + s.size)[in_arena]
     top, ledger = in_arena[ends == ends.max()], waste_ledger(plan, arena)
     live = ledger.live
+    # A candidate is a step at which a storage with the highest end is live. The deciding step is the candidate with the
+    # most live bytes; on a tie, with the fewest bytes of missed in-place reuses.
     is_candidate = np.zeros(len(live), np.bool_)
     for first, last in zip(points.birth[top].tolist(), points.death[top].tolist(), strict=True):
         is_candidate[first : max(last, first + 1)] = True
@@ -264,6 +261,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     step = min(missed, key=missed.__getitem__)
     lost_bytes = ledger.at(step)
     lost_bytes["holes"] -= min(lost_bytes["holes"], reserved_bytes(plan, arena))
+    # The loss by missed reuse is at least the live bytes above the lower bound.
     lost_bytes["reuse"] = max(missed[step], lost_bytes["live"] - (summary.extent_bytes - summary.open_bytes))
     cause = max(CAUSES, key=lost_bytes.__getitem__)
     reuse = max(untaken[step])[1:] if cause == "reuse" and untaken[step] else None

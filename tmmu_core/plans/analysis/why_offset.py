@@ -34,15 +34,12 @@ class PlacementOrder:
 
 
 def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> PlacementOrder:
-    """Return the order in which a planner placed the storages of ``arena``.
-
-    With slots, this is the order of birth. Without slots, it is the order named in the plan's notes, if placing the
-    arena's problem in this order gives the plan's offsets. Else the storages are sorted by offset.
-    """
+    """Return the order in which a planner placed the storages of ``arena``; by offset, if it is not known."""
     problem = next((candidate for candidate in problems if candidate.arena == arena), None)
     s = storages_of(plan)
     if plan.has_slots:
         return PlacementOrder(tuple(by_birth(plan, arena)), "birth", "slot")
+    # The notes name the order; it is known if placing the arena's problem in this order gives the plan's offsets.
     notes = plan.arena_notes(arena)
     order, _, fit = str(notes.get("start", "")).partition("/")
     order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))

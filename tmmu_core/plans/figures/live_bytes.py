@@ -103,9 +103,6 @@ class PlanStorages:
     """Bytes of its slot: the size of its largest storage, and at least 1 in a plan with slots (contract §3)."""
     slot_alignment: U64  # greatest alignment of the slot's storages, in bytes
 
-    def __len__(self) -> int:
-        return len(self.head)
-
 
 _STORAGES: WeakKeyDictionary[Plan, PlanStorages] = WeakKeyDictionary()
 

@@ -108,16 +108,14 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
 
 
 def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[Liveness, I64, U64]:
-    """Return ``(liveness, slot, offset)``: the liveness after placement, and slot and offset per storage.
-
-    A planner that places bytes uses an in-place reuse only if input and output start at one offset; other reuses are
-    removed. A planner that assigns slots frees the input of a reuse when the output starts, so all reuses remain.
-    """
+    """Return ``(liveness, slot, offset)``: the liveness after placement, and slot and offset per storage."""
     slot, offset = np.zeros(len(liveness.storages), np.int64), np.zeros(len(liveness.storages), np.uint64)
     unused = [np.zeros(0, np.int64)]
     for number, packed in enumerate(arenas):
         rows = np.flatnonzero(liveness.storages.arena == number)
         slot[rows], offset[rows] = packed.slot, packed.packing.offset
+        # With slots, the input of a reuse is free when the output starts, so all reuses remain. A planner that places
+        # bytes uses an in-place reuse only if input and output start at one offset.
         if packed.packing.slot is None:
             unused.append(rows[packed.handoffs[~packed.taken, 1]])
     remaining = _without_reuse_by(liveness, np.concatenate(unused))
@@ -197,12 +195,7 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
-    """Return the alignment of each row's offset.
-
-    A tensor at the start of its storage has the arena's alignment; with ``own_arenas``, at least that of its storage. A
-    view, or a tensor at another offset, has its element size, but at most the larger alignment of arena and storage. A
-    larger declared alignment of the tensor applies.
-    """
+    """Return the alignment of each row's offset: that of the arena, or a larger declared one of the tensor."""
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]
@@ -210,6 +203,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     if own_arenas:  # the configuration does not contain the alignment
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     start_alignment = np.maximum(alignment, liveness.storages.alignment[storage])
+    # A view, or a tensor not at the start, has its element size, but at most the alignment of arena and storage.
     is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(is_inside).tolist():
         alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(start_alignment[at]))

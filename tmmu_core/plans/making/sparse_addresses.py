@@ -35,7 +35,7 @@ def _slots_of(plan: Plan) -> tuple[I64, list[tuple[int, int, int, int]]]:
     s = storages_of(plan)
     slot_of_storage, count = group_numbers(s.arena, s.slot)
     storage = np.zeros(count, np.int64)  # any storage of each slot
-    storage[slot_of_storage] = np.arange(len(s))
+    storage[slot_of_storage] = np.arange(len(s.head))
     columns = (s.arena, s.slot, s.backing, s.slot_alignment)
     return slot_of_storage, list(zip(*(column[storage].tolist() for column in columns), strict=True))
 
