@@ -16,7 +16,7 @@ def by_bytes(plan: Plan, arena: int, step: int) -> dict[str, int]:
     s = storages_of(plan)
     alive = sorted(
         (int(s.offset[k]), int(s.backing[k]), int(s.size[k]), int(s.slot_alignment[k]))
-        for k in range(len(s))
+        for k in range(len(s.head))
         if s.arena[k] == arena and s.birth[k] <= step < s.death[k]
     )
     account = ["tail"] * plan.arenas[arena].extent_bytes
