@@ -15,7 +15,7 @@ searched. With more, only the first is searched. The bound then ignores the conf
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from tmmu_core.planners.bounds import Bound, bound_of, possible_extent
 from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column
 from tmmu_core.planners.exact.branch_and_bound import Searcher
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
-from tmmu_core.planners.exact.driver import ComponentSearch, ProgressLog, SearchRequest, component_search, search
+from tmmu_core.planners.exact.driver import Component, ProgressLog, SearchRequest
 from tmmu_core.planners.exact.search_model import search_model
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
 from tmmu_core.planners.problem import I64, UNLIMITED, Meter, Packing, Problem, Progress, count_option, flag_option
@@ -89,13 +89,12 @@ def exact_from(
         else:
             use_lns = flag_option(options, "use_lns", True)
             near = lower + min(cols.align) if flag_option(options, "accept_near", False) else 0
-            request = SearchRequest(goal, budget, meter, notes, log, use_lns, near)
-            found = pack_peak_first(cols, bound, request)
+            found = pack_peak_first(cols, bound, goal, meter, notes)
             if found is None:
                 if start.runs < len(RUNS):
                     start = min(start, best_greedy(cols, bound, goal=goal), key=lambda run: run.extent)
                     offset = list(start.offset)
-                request = replace(request, budget=budget + notes["nodes"])
+                request = SearchRequest(goal, budget + notes["nodes"], meter, notes, log, use_lns, near)
                 lower, stopped = pack_components(cols, bound, offset, request)
             else:
                 offset = found
@@ -170,12 +169,12 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
     raise ArenaTooSmall(message, hint=hint, arena=problem.arena, capacity=problem.capacity, **proof)
 
 
-def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
+def pack_peak_first(cols: Columns, bound: Bound, goal: int, meter: Meter, notes: dict[str, Any]) -> list[int] | None:
     """Return offsets with an extent of at most the larger of bound and goal; ``None`` if no attempt finds them.
 
     A short search packs the storages near the peak. Greedy runs then place the other storages around this packing.
     """
-    target, meter = max(bound.bytes, request.goal), request.meter
+    target = max(bound.bytes, goal)
     if not cols.is_plain or len(cols) < MIN_STORAGES:
         return None
     live = np.asarray(cols.live_bytes(), np.int64)
@@ -194,7 +193,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         rank = weighted_ranks(searcher.model.log_traits, OPENING_WEIGHTS[opening])
         _, nodes, found = searcher.solve(target, rank, limit)
         meter.used += nodes
-        request.notes["nodes"] += nodes
+        notes["nodes"] += nodes
         if meter.ended():
             return None
         if found is not None and (placed := _place_around_peak(cols, bound, peak, found, target)) is not None:
@@ -208,54 +207,6 @@ def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int],
     with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()))
     best = best_greedy(with_peak, replace(bound, bytes=target), runs=RUNS[:3])
     return best.offset if best.extent <= target else None
-
-
-def components(cols: Columns) -> list[I64]:
-    """Return the storage indices (ascending) of each connected component of the conflict graph.
-
-    Storages before and after a birth are in different components if no live range or conflict crosses it.
-    """
-    n, k = len(cols), len(cols.births)
-    crossing = np.zeros(k + 1, dtype=np.int64)
-    np.add.at(crossing, cols.part_lo + 1, 1)
-    np.subtract.at(crossing, cols.part_hi, 1)
-    period = np.cumsum(np.cumsum(crossing)[:k] == 0)  # births so far that no live range crosses
-    if k and period[0] == period[-1] and bool(np.diff(cols.part_of).all()):
-        return [np.arange(n, dtype=np.int64)]
-    sets = DisjointSets(n + k + 1)
-    for i, number in zip(cols.storage_of_part.tolist(), period[cols.part_lo].tolist(), strict=True):
-        sets.join(i, n + number)
-    for i, row in enumerate(cols.extra_conflicts or ()):
-        for j, _ in row:
-            sets.join(i, j)
-    members: dict[int, list[int]] = {}
-    for i, name in enumerate(sets.names()[:n].tolist()):
-        members.setdefault(name, []).append(i)
-    return [np.asarray(indices, dtype=np.int64) for indices in members.values()]
-
-
-@dataclass
-class _Component:
-    """A component of the conflict graph, and its best packing so far."""
-
-    indices: list[int]
-    cols: Columns
-    bound: Bound
-    extent: int
-    offset: list[int]
-    search: ComponentSearch | None = None
-
-    def improve(self, request: SearchRequest, floor: int, proven: int) -> int:
-        """Search for an extent below the current one; return the bound proven for the whole problem.
-
-        An incomplete search continues. Otherwise, a new search begins, which need not go below ``floor``.
-        """
-        if self.search is None or not self.search.is_open:
-            self.search = component_search(self.cols, self.bound.bytes, floor, (self.extent, self.offset))
-        request.log.proven_bound = proven
-        search(self.search, request)
-        self.extent = self.search.extent  # the offsets are changed in place
-        return max(proven, self.search.proven_bound())
 
 
 def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
@@ -273,38 +224,54 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
     for k, part in enumerate(parts):
         log.other_extent = max((other.extent for other in parts if other is not part), default=0)
         if part.extent > max(floor, goal) and len(parts) > 1:
-            greedy = best_greedy(part.cols, part.bound)
+            greedy = best_greedy(part.cols, part.first_bound)
             if greedy.extent < part.extent:
                 part.extent, part.offset = greedy.extent, list(greedy.offset)
         if part.extent > max(floor, goal) and not notes.get("interrupted"):
-            share = (request.budget - int(notes["nodes"])) // (len(parts) - k)
-            proven = part.improve(replace(request, budget=share), floor, proven)
+            share = (request.budget - notes["nodes"]) // (len(parts) - k)
+            proven = part.improve(request, share, floor, proven)
         floor = max(floor, part.extent)
-    while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("interrupted"):
+    while len(parts) > 1 and notes["nodes"] < request.budget and not notes.get("interrupted"):
         top = max(part.extent for part in parts)
         floor = max([proven, *(part.extent for part in parts if part.extent < top)])
         # A component cannot improve after a complete search with this floor or a lower one.
-        can_improve = (part for part in parts if not part.search or part.search.is_open or part.search.floor > floor)
+        can_improve = (part for part in parts if part.is_open or part.floor > floor)
         highest = next((part for part in can_improve if part.extent == top), None)
         if highest is None or top <= max(floor, goal) or top < request.near:
             break
         log.other_extent = max(part.extent for part in parts if part is not highest)
-        proven = highest.improve(replace(request, budget=request.budget - int(notes["nodes"])), floor, proven)
+        proven = highest.improve(request, request.budget - notes["nodes"], floor, proven)
     for part in parts:
         for i, at in zip(part.indices, part.offset, strict=True):
             offset[i] = at
-    is_open = any(part.search is not None and part.search.is_open for part in parts)
+    is_open = any(part.is_open for part in parts)
     return proven, max(part.extent for part in parts) > max(proven, goal) and is_open
 
 
-def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[_Component]:
-    found = components(cols)
-    if len(found) == 1:
-        return [_Component(found[0].tolist(), cols, whole, extent_of(cols, offset), list(offset))]
+def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[Component]:
+    """Return the components of the conflict graph, by descending bounds.
+
+    Storages before and after a birth are in different components if no live range or conflict crosses it.
+    """
+    n, k = len(cols), len(cols.births)
+    crossing = np.zeros(k + 1, dtype=np.int64)
+    np.add.at(crossing, cols.part_lo + 1, 1)
+    np.subtract.at(crossing, cols.part_hi, 1)
+    period = np.cumsum(np.cumsum(crossing)[:k] == 0)  # births so far that no live range crosses
+    sets = DisjointSets(n + k + 1)
+    for i, number in zip(cols.storage_of_part.tolist(), period[cols.part_lo].tolist(), strict=True):
+        sets.join(i, n + number)
+    for i, row in enumerate(cols.extra_conflicts or ()):
+        for j, _ in row:
+            sets.join(i, j)
+    members: dict[int, list[int]] = {}
+    for i, name in enumerate(sets.names()[:n].tolist()):
+        members.setdefault(name, []).append(i)
     parts = []
-    for indices in found:
-        own, at = columns(cols.problem.subproblem(indices)), [offset[i] for i in indices.tolist()]
-        bound = bound_of(own)
+    for indices in members.values():
+        own = columns(cols.problem.subproblem(np.asarray(indices, np.int64))) if len(members) > 1 else cols
+        bound = bound_of(own) if len(members) > 1 else whole
         bound = replace(bound, bytes=possible_extent(own, bound.bytes))
-        parts.append(_Component(indices.tolist(), own, bound, extent_of(own, at), at))
-    return sorted(parts, key=lambda part: (-part.bound.bytes, part.indices[0]))
+        at = [offset[i] for i in indices]
+        parts.append(Component(indices, own, bound, extent_of(own, at), at))
+    return sorted(parts, key=lambda part: (-part.first_bound.bytes, part.indices[0]))

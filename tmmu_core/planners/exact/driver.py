@@ -1,17 +1,17 @@
-"""Search of one component: target capacities, restarts, choices of in-place reuse, and the stop rule."""
+"""Search of components of the conflict graph: targets, restarts, choices of in-place reuse, and the stop rule."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from tmmu_core.planners.bounds import possible_extent
+from tmmu_core.planners.bounds import Bound, possible_extent
 from tmmu_core.planners.columns import Columns, align_up
-from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher, Watch
+from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
 from tmmu_core.planners.exact.lns import FEW_OMITTED, PLANNED_RUNS, Run, applies, iterations_for, lns_run, run_schedule
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
-from tmmu_core.planners.problem import Meter
+from tmmu_core.planners.problem import UNLIMITED, Meter
 
 FULL_BUDGET_ENTRIES = 20_000
 """Number of entries up to which a component gets its whole budget; above, the budget falls as 1 / entries²."""
@@ -89,21 +89,34 @@ def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
 
 
 @dataclass
-class ComponentSearch:
-    """State of the search of one component, from which the search can continue."""
+class Component:
+    """A component of the conflict graph: its best packing so far, and the state of its search."""
 
+    indices: list[int]  # its storages, ascending
     cols: Columns
-    bound: int
-    floor: int  # an extent of this component below the floor does not lower the extent of the whole problem
+    first_bound: Bound
     extent: int
     offset: list[int]
-    variants: list[_Variant]  # empty if the model is too large to search
-    relaxed: _Variant | None  # the relaxation of :func:`search_models`, if any
-    turn: int = 0  # number of attempts of branch and bound
-    is_open: bool = True  # whether more nodes may still lower the extent or raise the bound
+    floor: int = UNLIMITED  # an extent below the floor of the search does not lower the extent of the whole problem
+    is_open: bool = False  # whether more nodes of this search may still lower the extent or raise the bound
 
-    def __post_init__(self) -> None:
+    def begin(self, floor: int) -> None:
+        """Begin a search for an extent below the current one, which is above the floor."""
+        models, relaxation = search_models(self.cols)
+        # Extents are multiples of the grain. The largest multiple at or below the floor is low enough.
+        low = max(self.first_bound.bytes, floor // models[0].grain * models[0].grain)
+        is_small = models[0].work <= MAX_TABLE_ENTRIES
+        self.floor, self.is_open = floor, True
+        self.turn = 0  # number of attempts of branch and bound
+        self.variants = [_Variant(model, low) for model in models] if is_small else []  # empty: too large to search
+        self.relaxed = _Variant(relaxation, low) if is_small and relaxation is not None else None
         self.relaxed_extent = self.extent  # least known extent of the relaxation; its bound cannot be higher
+
+    @property
+    def bound(self) -> int:
+        """Proven bound: that of the relaxation if there is one, else the least bound of all variants."""
+        found = self.variants if self.relaxed is None else [self.relaxed]
+        return min((each.bound for each in found), default=self.first_bound.bytes)
 
     def accept(self, variant: _Variant, offset: list[int]) -> None:
         """Store a packing of smaller extent, given by the offset of each unit."""
@@ -129,10 +142,6 @@ class ComponentSearch:
             else:
                 self.accept(variant, offset)
 
-    def update_bound(self) -> None:
-        """Set the bound to that of the relaxation if there is one, else to the least bound of all variants."""
-        self.bound = min(each.bound for each in ((self.relaxed,) if self.relaxed is not None else self.variants))
-
     def open_variants(self, goal: int) -> list[_Variant]:
         """Return the variants that may still lower the extent to ``goal`` or less, or raise the bound."""
         if self.extent <= max(self.bound, goal) or self.bound > self.cols.problem.capacity:
@@ -142,24 +151,19 @@ class ComponentSearch:
             found.append(self.relaxed)
         return found
 
-    def proven_bound(self) -> int:
-        """Return the bound if it is above the floor, else 0."""
-        return self.bound if self.bound > self.floor else 0
+    def improve(self, request: SearchRequest, budget: int, floor: int, proven: int) -> int:
+        """Search for an extent below the current one; return the bound proven for the whole problem.
+
+        An incomplete search continues. Otherwise, a new search begins, which need not go below ``floor``.
+        """
+        if not self.is_open:
+            self.begin(floor)
+        request.log.proven_bound = proven
+        search(self, request, budget)
+        return max(proven, self.bound if self.bound > self.floor else 0)
 
 
-def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> ComponentSearch:
-    """Return a new search for an extent below ``best`` (extent, offsets), which is above the floor."""
-    models, relaxation = search_models(cols)
-    # Extents are multiples of the grain. The largest multiple at or below the floor is low enough.
-    low = max(bound, floor // models[0].grain * models[0].grain)
-    if models[0].work > MAX_TABLE_ENTRIES:
-        return ComponentSearch(cols, low, floor, *best, [], None)
-    variants = [_Variant(model, low) for model in models]
-    relaxed = _Variant(relaxation, low) if relaxation is not None else None
-    return ComponentSearch(cols, low, floor, *best, variants, relaxed)
-
-
-def search(component: ComponentSearch, request: SearchRequest) -> None:
+def search(component: Component, request: SearchRequest, budget: int) -> None:
     """Run attempts until the bound or goal is reached, the nodes are spent, or the meter stops the search."""
     goal, meter, notes, log = request.goal, request.meter, request.notes, request.log
     if not component.variants:
@@ -167,14 +171,17 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         component.is_open = False
         return
     entries = len(component.variants[0].model.section)
-    allowed = min(request.budget, max(request.budget * FULL_BUDGET_ENTRIES**2 // entries**2, 1))
-    before = int(notes["nodes"])  # nodes of earlier searches
+    allowed = min(budget, max(budget * FULL_BUDGET_ENTRIES**2 // entries**2, 1))
+    before = notes["nodes"]  # nodes of earlier searches
     log.floor = component.floor
     spent = attempts = 0  # nodes and attempts of this search
     patience = patient_until = PATIENCE // (len(component.variants[0].searcher.tables.neighbour) + 1)
     lns: _LnsRuns | None = None
+
+    def watch(nodes: int) -> bool:
+        return meter("exact", before + spent + nodes, before + allowed)
+
     while not notes.get("interrupted"):
-        component.update_bound()
         log.record(before + spent, component.extent, component.bound)
         open_variants = component.open_variants(goal)
         if not open_variants:
@@ -195,9 +202,10 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         variant = open_variants[component.turn % len(open_variants)]
         component.turn += 1
         kind, target = _next_target(component, variant, goal)
-        watch = _watch(meter, before + spent, before + allowed) if meter.watched else None
         left = meter.left(allowed - spent)
-        outcome, nodes, offset = variant.branching[kind].attempt(variant.searcher, target, left, watch)
+        outcome, nodes, offset = variant.branching[kind].attempt(
+            variant.searcher, target, left, watch if meter.watched else None
+        )
         spent += nodes
         meter.used += nodes
         if variant.searcher.stop[0]:
@@ -209,24 +217,19 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         component.apply_result(variant, (kind, target), outcome, offset)
         if outcome == FOUND:
             patient_until = spent + patience
-    component.update_bound()
     log.record(before + spent, component.extent, component.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempts)
     component.is_open = bool(component.open_variants(goal))
 
 
-@dataclass
 class _LnsRuns:
     """Large neighbourhood search of a component's first variant, if the extent is near its bound or the goal."""
 
-    component: ComponentSearch
-    request: SearchRequest
-    normal: int  # iterations of a normal run
-    turns: int  # number of runs made between the parts of branch and bound
-
-    def __post_init__(self) -> None:
-        component, goal, self.grain = self.component, self.request.goal, self.component.variants[0].model.grain
-        self.low = max(component.bound, component.variants[0].bound, goal // self.grain * self.grain)
+    def __init__(self, component: Component, request: SearchRequest, normal: int, turns: int) -> None:
+        """``normal``: iterations of a normal run; ``turns``: number of runs made between parts of branch and bound."""
+        self.component, self.request, self.normal, self.turns = component, request, normal, turns
+        self.grain = component.variants[0].model.grain
+        self.low = max(component.bound, component.variants[0].bound, request.goal // self.grain * self.grain)
         self.done = 0  # iterations of all runs
         self.schedule: Generator[Run, tuple[int, int], None] | None = None
 
@@ -279,11 +282,7 @@ class _LnsRuns:
             self.turns = LNS_TURNS
 
 
-def _watch(meter: Meter, before: int, allowed: int) -> Watch:
-    return lambda nodes: meter("exact", before + nodes, allowed)
-
-
-def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tuple[str, int]:
+def _next_target(component: Component, variant: _Variant, goal: int) -> tuple[str, int]:
     """Return the kind and the capacity of the next attempt: the kind with the fewest nodes so far."""
     grain, capacity = variant.model.grain, component.cols.problem.capacity
     ceiling = min(component.relaxed_extent, component.extent) if variant is component.relaxed else component.extent
