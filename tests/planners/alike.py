@@ -96,7 +96,7 @@ def planned(p: Problem) -> list[object]:
             if cols.is_small:
                 sequence = sorted(sorted_storages(cols, order), key=lambda i: cols.fixed[i] < 0)
                 if loops is None:
-                    found.append(place(cols, sequence, fit, plain=True))
+                    found.append(place(cols, sequence, fit))
                 else:
                     found.append(place_native(loops, cols, sequence, fit == "tightest"))
     searched = exact(p, {"budget": 600})

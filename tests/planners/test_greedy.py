@@ -11,7 +11,7 @@ from tests.planners.packings import extent, faults, offsets, problem, problem_wi
 from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.greedy import FITS, ORDERS, greedy, place, place_native, sorted_storages
+from tmmu_core.planners.greedy import FITS, ORDERS, greedy, place, place_in_python, place_native, sorted_storages
 from tmmu_core.planners.native import library
 from tmmu_core.planners.portfolio import RUNS, portfolio
 from tmmu_core.planners.problem import Problem
@@ -93,7 +93,7 @@ def test_packing_with_fixed_offsets_is_valid(p: Problem, data: st.DataObject) ->
 def test_native_loop_returns_the_offsets_of_plain_python(p: Problem, order: str, fit: str) -> None:
     cols = columns(p)
     sequence = sorted_storages(cols, order)
-    by_python = place(cols, sequence, fit, plain=True)
+    by_python = place_in_python(cols, sequence, fit == "tightest")
     assert place(cols, sequence, fit) == by_python
     loops = library()
     if loops is not None:

@@ -34,7 +34,7 @@ import numpy as np
 from tmmu_core.planners.bounds import Bound, bound_of, possible_extent
 from tmmu_core.planners.columns import Columns, align_up, columns, extent_of
 from tmmu_core.planners.exact import exact_from
-from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, random_weights, weighted_ranks
+from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
 from tmmu_core.planners.exact.search_model import log2_fixed
 from tmmu_core.planners.native import library, native
 from tmmu_core.planners.portfolio import RUNS, TURNED_FROM, Best, best_greedy, crown_of, search, turned_over
@@ -51,6 +51,7 @@ ALL_RUNS_FROM = 1_000  # with fewer storages, few skyline runs are made, because
 MOST_TURNS = 4  # maximum times that a packing is turned over, while its extent falls
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
 PHILOX_KEY = 5  # key of the random stream
+WEIGHT_LIMITS = np.array([512, 128, 128, 128], np.uint64)  # random weights are below these
 TOP = 2**62  # height of the skyline outside the steps
 
 
@@ -132,7 +133,7 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
     for number in range(total):
         if best.extent <= target:
             break
-        drawn = random_weights(draws)
+        drawn = (draws.random_raw(4) % WEIGHT_LIMITS).astype(np.int64)
         weights = OPENING_WEIGHTS[number] if number < len(OPENING_WEIGHTS) else drawn
         if number >= runs:
             weights, late = favourite, np.flatnonzero(offset + cols.sizes > target)
@@ -166,7 +167,7 @@ def skyline(cols: Columns, rank: I64) -> I64:
         segments = np.empty((2, steps), np.int64)
         tables = {"first": first, "rank": rank, "lo": cols.part_lo, "hi": cols.part_hi, "size": cols.sizes}
         tables |= {"height": segments[0], "end": segments[1], "offset": offset}
-        native.run(loops, "skyline", native.call_of("skyline", steps=steps, grid=grid, **tables))
+        native.run(loops, native.call_of("skyline", steps=steps, grid=grid, **tables))
         return offset
     order = np.argsort(rank)
     born, dies, size = cols.part_lo[order] + 1, cols.part_hi[order] + 1, cols.sizes[order]

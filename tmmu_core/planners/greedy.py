@@ -102,22 +102,19 @@ def breadths(cols: Columns) -> NDArray[Any]:
     return most
 
 
-def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False) -> list[int]:
-    """Return the offset of each storage. ``order``: all storages; those with a fixed offset go first.
-
-    ``plain`` selects the Python loop even if the native library is available. The offsets are the same.
-    """
+def place(cols: Columns, order: Sequence[int], fit: str) -> list[int]:
+    """Return the offset of each storage. ``order``: all storages; those with a fixed offset go first."""
     sequence, tightest = order, fit == "tightest"
     if cols.problem.fixed is not None:
-        sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
-    loops = None if plain or not cols.is_small else library()
+        sequence = sorted(order, key=lambda i: cols.fixed[i] < 0)
+    loops = library() if cols.is_small else None
     if loops is None:
-        return _place(cols, sequence, tightest)
+        return place_in_python(cols, sequence, tightest)
     if not cols.has_intervals or len(cols) > MAX_SCANNED[tightest]:
         return place_native(loops, cols, sequence, tightest)
     offset, placed = np.empty(len(cols), np.int64), np.empty((len(cols), 4), np.int64)
     fields = {**_columns(cols, sequence), "lo": cols.part_lo, "hi": cols.part_hi, "offset": offset, "placed": placed}
-    native.run(loops, "scan", native.call_of("scan", n=len(cols), tightest=tightest, **fields))
+    native.run(loops, native.call_of("scan", n=len(cols), tightest=tightest, **fields))
     return offset.tolist()
 
 
@@ -141,12 +138,12 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
         tables |= {name: np.empty(rows, np.int64) for name in ("starts", "ends")}
         tables |= {"offset": offset, "begin": begin}
         call = native.call_of("tree", n=len(cols), leaves=leaves, tightest=tightest, pool=rows, **tables)
-        if native.run(loops, "tree", call):
+        if native.run(loops, call):
             return offset.tolist()
         rows *= 4  # there were too few rows for the lists of address ranges
 
 
-def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
+def place_in_python(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
     """Return the offsets of a run of the Python loop."""
     offset = [-1] * len(cols)
     is_placed = np.zeros(len(cols.part_lo), np.bool_)

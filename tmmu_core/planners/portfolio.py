@@ -149,7 +149,10 @@ def search(
             least = min(least, current, key=itemgetter(0))  # the first of equal packings
             memory = [current[0]] * MEMORY
         if is_large:
-            changed = _shuffled(_by_descending_end(cols, current[1]), draws)
+            changed = _by_descending_end(cols, current[1])
+            for _ in range(1 + int(draws.random_raw()) % MOST_MOVED):
+                moved = changed.pop(int(draws.random_raw()) % len(changed))
+                changed.insert(int(draws.random_raw()) % (len(changed) + 1), moved)
         else:
             changed = _neighbour(cols, order, *current, [int(x) for x in draws.random_raw(4)])
         found = placed(changed)
@@ -163,14 +166,6 @@ def search(
     offset, is_optimal = offset_column(cols, least[1]), least[0] == bound.bytes
     notes = {"start": f"{best.order}/{best.fit}", "seed": seed, "iterations": done}
     return Packing(offset, lower_bound=bound.bytes, optimal=is_optimal, stopped=stopped, notes=notes)
-
-
-def _shuffled(order: list[int], draws: np.random.Philox) -> list[int]:
-    """Return ``order`` after 1 to :data:`MOST_MOVED` storages got random positions."""
-    for _ in range(1 + int(draws.random_raw()) % MOST_MOVED):
-        moved = order.pop(int(draws.random_raw()) % len(order))
-        order.insert(int(draws.random_raw()) % (len(order) + 1), moved)
-    return order
 
 
 def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int], raw: list[int]) -> list[int]:

@@ -6,7 +6,7 @@ of one arena; a :class:`Packing` has their offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,13 +41,11 @@ class ReuseTerms:
 
     def renumbered(self, number: I64) -> ReuseTerms:
         """Return the terms with index ``number[i]`` in place of i; drop the terms of storages with the number −1."""
-        new = number.tolist()
-
-        def renumber(rows: Iterable[tuple[int, ...]]) -> tuple[Any, ...]:
-            return tuple([(new[i], new[j], *cost) for i, j, *cost in rows if new[i] >= 0 <= new[j]])
-
-        names = ("colocations", "exclusions", "penalties")
-        return replace(self, **{name: renumber(getattr(self, name)) for name in names})
+        new, changes = number.tolist(), dict[str, Any]()
+        for name in ("colocations", "exclusions", "penalties"):
+            kept = [row for row in getattr(self, name) if new[row[0]] >= 0 <= new[row[1]]]
+            changes[name] = tuple([(new[i], new[j], *cost) for i, j, *cost in kept])
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, eq=False)

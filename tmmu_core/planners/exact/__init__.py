@@ -196,17 +196,14 @@ def pack_peak_first(cols: Columns, bound: Bound, goal: int, meter: Meter, notes:
         notes["nodes"] += nodes
         if meter.ended():
             return None
-        if found is not None and (placed := _place_around_peak(cols, bound, peak, found, target)) is not None:
-            return placed
+        if found is not None:
+            fixed = np.full(len(cols), -1, np.int64)
+            fixed[peak] = found
+            with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()))
+            best = best_greedy(with_peak, replace(bound, bytes=target), runs=RUNS[:3])
+            if best.extent <= target:
+                return best.offset
     return None
-
-
-def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
-    fixed = np.full(len(cols), -1, np.int64)
-    fixed[peak] = found
-    with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()))
-    best = best_greedy(with_peak, replace(bound, bytes=target), runs=RUNS[:3])
-    return best.offset if best.extent <= target else None
 
 
 def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:

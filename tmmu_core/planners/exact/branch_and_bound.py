@@ -60,7 +60,9 @@ class PlainSearch(Propagation):
 
         ``nodes[0]`` counts the branches tried. The result is BUDGET_SPENT soon after a thread sets ``stop[0]``.
         """
-        if not self._propagate_root():
+        self.changed, self.dirty = dict.fromkeys(range(self.count), 0), dict.fromkeys(range(len(self.failures)))
+        is_over = (low + height > self.capacity for low, height in zip(self.low, self.max_height, strict=False))
+        if any(is_over) or not self.propagate():
             return INFEASIBLE
         while len(self.placed) < self.count:
             if nodes[0] >= self.budget or stop[0]:
@@ -76,13 +78,6 @@ class PlainSearch(Propagation):
                 consistent = self.propagate()
         return FOUND
 
-    def _propagate_root(self) -> bool:
-        if any(low + max_height > self.capacity for low, max_height in zip(self.low, self.max_height, strict=False)):
-            return False
-        self.changed = dict.fromkeys(range(self.count), 0)
-        self.dirty = dict.fromkeys(range(len(self.failures)))
-        return self.propagate()
-
     def _decide(self) -> bool:
         """Place the next unit; return whether no conflict follows. A unit without a fixed offset begins a level."""
         u = self._branching_unit()
@@ -92,9 +87,10 @@ class PlainSearch(Propagation):
         if self.fixed[u] < 0:
             level = len(self.levels)
             self.levels.append(_Level(u, self.low[u], (len(self.events), len(self.placed), len(self.filled))))
-            below = self._dominated_by(u)
-            if below >= 0:
-                return self.fail(DOMINATED, u, below)
+            for w in self.mates[u]:  # a smaller mate just below can swap with ``u``: the larger goes below
+                is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
+                if is_below and self.max_height[w] < self.max_height[u]:
+                    return self.fail(DOMINATED, u, w)
         return self.place_unit(u, level) and self.propagate()
 
     def _branching_unit(self) -> int:
@@ -125,14 +121,6 @@ class PlainSearch(Propagation):
                 if at < least or (best >= 0 and at == least and rank[w] < rank[best]):
                     least, best = at, w
         return -1 if u in self.hole else u
-
-    def _dominated_by(self, u: int) -> int:
-        """Return a smaller mate (``Tables.mate``) just below ``u``, or −1. They can swap; the larger goes below."""
-        for w in self.mates[u]:
-            is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
-            if is_below and self.max_height[w] < self.max_height[u]:
-                return int(w)
-        return -1
 
     def _backjump(self) -> bool:
         """Undo all levels back to the latest first branch that the conflict depends on, and take its second branch.
@@ -188,35 +176,37 @@ class Searcher:
         called every :data:`POLL_SECONDS`; the search stops if it returns ``False`` or raises. Return FOUND, INFEASIBLE
         or BUDGET_SPENT, the number of nodes, and the offset of each unit if found.
         """
-        query = {"capacity": capacity, "rank": rank, "budget": budget}
-        outcome = TABLES_FULL
-        while outcome == TABLES_FULL:  # repeat with larger tables: the number of rows is not known beforehand
-            state = initial_state(self.model, self.tables, capacity)
-            nodes = np.zeros(1, dtype=np.int64)
-            outcome = self._search(state, query, nodes, watch)
-            if outcome == TABLES_FULL and self.table_rows[0] > MOST_EVENTS:
-                outcome = BUDGET_SPENT
-            elif outcome == TABLES_FULL:
-                self.table_rows = (4 * self.table_rows[0], 2 * self.table_rows[1])
+        query: dict[str, Any] = {"capacity": capacity, "rank": rank, "budget": budget}
+        nodes = np.zeros(1, dtype=np.int64)
+        loops = library() if abs(capacity) < LARGEST else None
+        while True:  # the number of rows is not known beforehand
+            state, nodes[0] = initial_state(self.model, self.tables, capacity), 0
+            if loops is None:
+                plain = PlainSearch(self.tables, state, **query)
+                loop: Callable[[], int] = partial(plain.run, nodes, self.stop)
+            else:
+                loop = partial(native.run, loops, self._native_call(state, query, nodes))
+            outcome = int(loop() if watch is None else watched(loop, self.stop, lambda: watch(int(nodes[0]))))
+            if loops is None:
+                state.unit[LOW], state.section[:, FAILURES] = plain.low, plain.failures
+            if outcome != TABLES_FULL or self.table_rows[0] > MOST_EVENTS:
+                break
+            self.table_rows = (4 * self.table_rows[0], 2 * self.table_rows[1])
         self.failures = state.section[:, FAILURES].copy()
+        outcome = BUDGET_SPENT if outcome == TABLES_FULL else outcome
         return outcome, int(nodes[0]), state.unit[LOW].tolist() if outcome == FOUND else None
 
-    def _search(self, state: State, query: dict[str, Any], nodes: I64, watch: Watch | None) -> int:
-        """Run the native search, or the plain one if there is no library or the capacity exceeds its integers."""
-        loops = library()
-        if loops is None or abs(query["capacity"]) >= LARGEST:
-            loop: Callable[[], int] = partial(self._plain_search, state, query, nodes)
-        else:
-            fields = {**self.tables._asdict(), **state._asdict(), **query, "budget": min(query["budget"], LARGEST)}
-            fields |= {"shape": self.tables.unit, "nodes": nodes, "stop": self.stop}
-            loop = partial(native.search, loops, *self.table_rows, **fields)
-        return int(loop() if watch is None else watched(loop, self.stop, lambda: watch(int(nodes[0]))))
-
-    def _plain_search(self, state: State, query: dict[str, Any], nodes: I64) -> int:
-        search = PlainSearch(self.tables, state, **query)
-        outcome = search.run(nodes, self.stop)
-        state.unit[LOW], state.section[:, FAILURES] = search.low, search.failures
-        return outcome
+    def _native_call(self, state: State, query: dict[str, Any], nodes: I64) -> Any:
+        """Return the arguments of the native search. Other threads can read ``nodes`` and set ``stop``."""
+        (events, levels), n, sections = self.table_rows, len(self.model), self.model.sections
+        shapes: dict[str, Any] = {"dirty": sections, "event": (events, 2), "reason": (events, 4)}
+        shapes |= {"level": (levels, 7), "filled": (levels, 3), **dict.fromkeys(("changed", "holes", "placed"), n)}
+        fields: dict[str, Any] = {name: np.empty(shape, np.int64) for name, shape in shapes.items()}
+        fields |= {"nogood": np.zeros(levels, np.uint8), "nogoods": np.empty(levels * (levels - 1) // 2, np.uint8)}
+        fields |= {"n": n, "entries": len(self.tables.entry), "sections": sections}
+        fields |= {"max_events": events, "max_levels": levels, "shape": self.tables.unit, "nodes": nodes}
+        fields |= {**self.tables._asdict(), **state._asdict(), **query, "budget": min(query["budget"], LARGEST)}
+        return native.call_of("search", **fields, stop=self.stop)
 
 
 def watched(loop: Callable[[], Any], stop: I64, keep_going: Callable[[], bool]) -> Any:

@@ -15,7 +15,6 @@ All numbers are integers, so the orders are the same on every machine.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +26,6 @@ OPENING_WEIGHTS = np.array(
     [(256, 17, 44, 30), (25, 26, 29, 3), (400, 115, 84, 13), (59, 27, 25, 7), (166, 80, 19, 45), (0, 128, 64, 32)]
 )
 """Weights of the rows of ``Model.log_traits`` in the first attempts, fitted to MiniMalloc's instances A to F."""
-WEIGHT_LIMITS = np.array([512, 128, 128, 128], np.uint64)  # random weights are below these
 OPENING_NODES = 2_000  # nodes of an opening attempt
 ORDERS = ("TWA", "A", "TAW", "WAT")
 """Static orders: keys, greatest first. T: bytes of the fullest section; W: lifetime; A: lifetime × height."""
@@ -61,22 +59,15 @@ class BranchingOrder:
         self._successful: Attempt | None = None  # attempt that found the last packing, until it is repeated
         self._static: dict[tuple[int, int], I64] = {}
 
-    @cached_property
-    def _traits(self) -> dict[str, I64]:
-        """Keys of :data:`ORDERS` as columns over units."""
-        model = self.model
-        # Python integers, because steps × bytes may exceed 64 bits. Ranks of areas do not.
-        areas = [steps * high for steps, high in zip(model.length.tolist(), model.max_height.tolist(), strict=True)]
-        rank_of = {area: k for k, area in enumerate(sorted(set(areas)))}
-        return {"T": model.fullest, "W": model.length, "A": np.array([rank_of[area] for area in areas], np.int64)}
-
     def _rank(self, direction: int, order: int) -> I64:
         """Return the ranks of a static order, greatest first, or of the last packing, lowest first."""
         if (direction, order) not in self._static:
-            keys = [np.asarray(self._packing)]
+            model, keys = self.model, [np.asarray(self._packing)]
             if order < len(ORDERS):
-                keys = [-self._traits[name] for name in reversed(ORDERS[order])]
-            number = DIRECTIONS[direction] * np.arange(len(self.model))
+                area = model.length.astype(object) * model.max_height  # may exceed 64 bits; its rank does not
+                traits = {"T": model.fullest, "W": model.length, "A": np.unique(area, return_inverse=True)[1]}
+                keys = [-traits[name] for name in reversed(ORDERS[order])]
+            number = DIRECTIONS[direction] * np.arange(len(model))
             self._static[direction, order] = _ranks(np.lexsort((number, *keys)))
         return self._static[direction, order]
 
@@ -144,11 +135,6 @@ def _ranks(order: I64) -> I64:
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks
-
-
-def random_weights(draws: np.random.Philox) -> I64:
-    """Return a random weight for each row of ``log_traits``."""
-    return (draws.random_raw(len(WEIGHT_LIMITS)) % WEIGHT_LIMITS).astype(np.int64)
 
 
 def weighted_ranks(log_traits: I64, weights: I64, noise: I64 | int = 0) -> I64:

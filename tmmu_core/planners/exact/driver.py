@@ -7,9 +7,9 @@ from typing import Any
 
 from tmmu_core.planners.bounds import Bound, possible_extent
 from tmmu_core.planners.columns import Columns, align_up
+from tmmu_core.planners.exact import lns
 from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
-from tmmu_core.planners.exact.lns import FEW_OMITTED, PLANNED_RUNS, Run, applies, iterations_for, lns_run, run_schedule
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
 from tmmu_core.planners.problem import UNLIMITED, Meter
 
@@ -176,7 +176,7 @@ def search(component: Component, request: SearchRequest, budget: int) -> None:
     log.floor = component.floor
     spent = attempts = 0  # nodes and attempts of this search
     patience = patient_until = PATIENCE // (len(component.variants[0].searcher.tables.neighbour) + 1)
-    lns: _LnsRuns | None = None
+    lns_runs: _LnsRuns | None = None
 
     def watch(nodes: int) -> bool:
         return meter("exact", before + spent + nodes, before + allowed)
@@ -191,11 +191,10 @@ def search(component: Component, request: SearchRequest, budget: int) -> None:
         if meter.ended():
             notes["interrupted"] = True
             break
-        if request.use_lns and (lns is None or component.bound > lns.low):
-            normal = iterations_for(component.variants[0].model, allowed)
-            lns = _LnsRuns(component, request, normal, 0 if lns is None else lns.turns)
-        if lns is not None and (run := lns.next_run(spent, allowed)) is not None:
-            lns.make(run, before + spent, before + spent + allowed)
+        if request.use_lns and (lns_runs is None or component.bound > lns_runs.low):
+            lns_runs = _LnsRuns(component, request, allowed, 0 if lns_runs is None else lns_runs.turns)
+        if lns_runs is not None and (run := lns_runs.next_run(spent, allowed)) is not None:
+            lns_runs.make(run, before + spent, before + spent + allowed)
             continue
         if spent >= allowed or (component.extent < request.near and spent >= patient_until):
             break
@@ -225,26 +224,28 @@ def search(component: Component, request: SearchRequest, budget: int) -> None:
 class _LnsRuns:
     """Large neighbourhood search of a component's first variant, if the extent is near its bound or the goal."""
 
-    def __init__(self, component: Component, request: SearchRequest, normal: int, turns: int) -> None:
-        """``normal``: iterations of a normal run; ``turns``: number of runs made between parts of branch and bound."""
-        self.component, self.request, self.normal, self.turns = component, request, normal, turns
-        self.grain = component.variants[0].model.grain
+    def __init__(self, component: Component, request: SearchRequest, nodes: int, turns: int) -> None:
+        """``nodes``: those of branch and bound; ``turns``: number of runs made between its parts."""
+        self.component, self.request, self.turns = component, request, turns
+        model = component.variants[0].model
+        self.grain, full = model.grain, lns.FULL_BUDGET_UNITS
+        self.normal = nodes * full**2 // max(len(model), full) ** 2  # iterations of a normal run
         self.low = max(component.bound, component.variants[0].bound, request.goal // self.grain * self.grain)
         self.done = 0  # iterations of all runs
-        self.schedule: Generator[Run, tuple[int, int], None] | None = None
+        self.schedule: Generator[lns.Run, tuple[int, int], None] | None = None
 
     @property
     def extent(self) -> int:
         """Extent to improve on."""
         return self.low + self.grain if self.request.goal else self.component.extent
 
-    def next_run(self, spent: int, allowed: int) -> Run | None:
+    def next_run(self, spent: int, allowed: int) -> lns.Run | None:
         """Return the run that is due after ``spent`` of the ``allowed`` nodes; ``None`` if none is due."""
-        if not applies(self.component.variants[0].model, self.extent, self.low):
+        if not lns.applies(self.component.variants[0].model, self.extent, self.low):
             return None
         if spent >= allowed:
             if self.schedule is None:
-                self.schedule = run_schedule(self.low, self.grain, self.normal, self.extent)
+                self.schedule = lns.run_schedule(self.low, self.grain, self.normal, self.extent)
                 self.next_scheduled = next(self.schedule)
             return self.next_scheduled if self.next_scheduled[1] else None
         is_due = self.turns < LNS_TURNS and spent * LNS_TURNS >= allowed * (self.turns + 1)
@@ -253,18 +254,18 @@ class _LnsRuns:
         self.turns += 1
         return self.low, luby(self.turns) * self.normal, self.turns
 
-    def make(self, planned_run: Run, first: int, last: int) -> None:
+    def make(self, planned_run: lns.Run, first: int, last: int) -> None:
         """Do a run, and report its progress as a number of nodes between ``first`` and ``last``."""
         variant, meter, notes = self.component.variants[0], self.request.meter, self.request.notes
         capacity, iterations, number = planned_run
-        left, planned = meter.left(iterations + 1), PLANNED_RUNS * self.normal
+        left, planned = meter.left(iterations + 1), lns.PLANNED_RUNS * self.normal
 
         def watch(done: int) -> bool:
             """Return whether to continue. The node limit is tested here: ``iterations`` also sets the cooling."""
             nodes = first + (self.done + done) * (last - first) // planned
             return done < left and meter("exact", min(nodes, last), last)
 
-        run = lns_run(variant.model, variant.searcher.tables, number)
+        run = lns.lns_run(variant.model, variant.searcher.tables, number)
         offset = run.run(capacity, iterations, watch if meter.watched or meter.limit is not None else None)
         meter.used += max(run.iterations, 1)
         if run.stop[0] and not meter.ended():
@@ -278,7 +279,7 @@ class _LnsRuns:
             self.component.accept(variant, offset)
         if self.schedule is not None:
             self.next_scheduled = self.schedule.send((self.extent, run.fewest_omitted))
-        elif run.fewest_omitted > FEW_OMITTED:
+        elif run.fewest_omitted > lns.FEW_OMITTED:
             self.turns = LNS_TURNS
 
 

@@ -41,6 +41,8 @@ START_TEMPERATURE, END_TEMPERATURE = 300, 40
 """Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
 MEAN_WEIGHT = 1024  # mean initial weight of a unit
 MAX_TRAIT = 1 << 20  # largest value of a trait that orders the reinsertion
+LOG_TABLE: I64 = ((11 << 12) - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18
+"""Shape (1024,): −ln((k + ½) / 1024) × 1024, within two units. ``11 << 12`` is :func:`log2_fixed` of 2048."""
 SEED = 747_796_405  # random state of run 1; run k starts at k times this
 
 
@@ -64,9 +66,13 @@ class LnsRun:
             return None
         limits: dict[str, Any] = {"capacity": capacity_steps, "iterations": iterations}
         limits |= {"mean_destroyed": MEAN_DESTROYED, "stop": self.stop}
-        loop: Callable[[], bool] = partial(moves.destroy_and_repair, state, **limits)
+        loop: Callable[[], int] = partial(moves.destroy_and_repair, state, **limits)
         if (loops := library()) is not None:
-            loop = partial(native.destroy_and_repair, loops, **state._asdict(), **limits)
+            n, sections = len(self.units), int(state.stretch.max(initial=0))
+            limits |= {"n": n, "sections": sections, "noise_rows": state.noise.shape[1]}
+            scratch = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
+            scratch["target"] = np.zeros(6, np.int64)
+            loop = partial(native.run, loops, native.call_of("lns", **limits, **scratch, **state._asdict()))
         if not (loop() if watch is None else watched(loop, self.stop, lambda: watch(self.iterations))):
             return None
         offsets = np.empty(len(self.units), np.int64)
@@ -94,8 +100,7 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     step = common_step(*(column.tolist() for column in (max_height, fixed, grid)))
     born, dies = begin * moves.SCALE // model.sections, end * moves.SCALE // model.sections
     life = np.diff(model.entry_of)[units]
-    # Python integers: bytes × sections may exceed 64 bits.
-    area = [height * steps for height, steps in zip(max_height.tolist(), life.tolist(), strict=True)]
+    area = (max_height.astype(object) * life).tolist()  # bytes × sections may exceed 64 bits
     roots = [isqrt(value) for value in area]
     root_sum = max(sum(roots), 1)
     weight = [max(1, root * count * MEAN_WEIGHT // root_sum) for root in roots]
@@ -111,24 +116,18 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     work[moves.PLACED_ORDER, : len(placed)] = placed
     progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
     conflicts = np.ascontiguousarray(conflicts[np.ix_(units, units)])
-    first_stretch, stretches = section_stretches(model, units, backwards)
-    constants = temperatures(), log_table_of(), noise_of(moves.NOISE_PERIOD + max(count, MAX_UNITS))
-    state = moves.LnsState(unit, conflicts, first_stretch, stretches, *constants, work, progress)
-    fixed_ends = (fixed + max_height)[fixed >= 0]
-    return LnsRun(state, units, step, fixed_ends, np.zeros(1, dtype=np.int64))
-
-
-def section_stretches(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
-    """Return ``(first, stretches)``: rows ``first[u]:first[u + 1]`` are the consecutive sections of unit u."""
-    begin = [0]
-    stretches: list[tuple[int, int]] = []
+    first, stretches = [0], list[tuple[int, int]]()
     for u in units.tolist():
         sections = model.section[model.entry_of[u] : model.entry_of[u + 1]]
         sections = np.unique(model.sections - 1 - sections if backwards else sections)
         ends = np.flatnonzero(np.diff(sections) > 1)
         stretches += zip(sections[[0, *(ends + 1)]].tolist(), (sections[[*ends, -1]] + 1).tolist(), strict=True)
-        begin.append(len(stretches))
-    return np.array(begin, dtype=np.int64), np.array(stretches, dtype=np.int64).reshape(-1, 2)
+        first.append(len(stretches))
+    stretch = np.array(first, np.int64), np.array(stretches, np.int64).reshape(-1, 2)
+    noise = noise_of(moves.NOISE_PERIOD + max(count, MAX_UNITS))
+    state = moves.LnsState(unit, conflicts, *stretch, temperatures(), LOG_TABLE, noise, work, progress)
+    fixed_ends = (fixed + max_height)[fixed >= 0]
+    return LnsRun(state, units, step, fixed_ends, np.zeros(1, dtype=np.int64))
 
 
 def canonical_direction(model: Model, tables: Tables) -> tuple[I64, I64, I64, bool]:
@@ -160,13 +159,6 @@ def temperatures() -> I64:
 
 
 @cache
-def log_table_of() -> I64:
-    """Return an array of shape (1024,): −ln((k + ½) / 1024) × 1024, within two units."""
-    log2_of_2048 = 11 << 12  # scaled as by ``log2_fixed``
-    return (log2_of_2048 - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18
-
-
-@cache
 def noise_of(count: int) -> NDArray[np.int32]:
     """Return an array of shape (2, count): random numbers, in row 0 from 11 to 20, in row 1 from 0 to 1,023."""
     rng, drawn = SEED, []
@@ -180,11 +172,6 @@ def applies(model: Model, extent: int, bound: int) -> bool:
     """Return whether a model has a suitable size and its extent is near the bound."""
     is_near = 0 < (extent - bound) * NEAR_FRACTION <= bound
     return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < moves.MAX_STEPS * model.grain
-
-
-def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a normal run: ``nodes``, divided by (units / FULL_BUDGET_UNITS)² for a larger model."""
-    return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 
 Run = tuple[int, int, int]  # capacity, iterations (0: no run), and the number, which gives the random state

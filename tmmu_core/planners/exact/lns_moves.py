@@ -186,14 +186,6 @@ class Search:
                 bottom[i] = twice[i] * scale >> 33
         return bottom
 
-    def insertion_order(self, units: list[int]) -> list[int]:
-        """Return the units in one of six randomised orders."""
-        by, key = self.draw() % 6, {}
-        for i in units:
-            random = self.draw()
-            key[i] = -(random & 0xFFFFF) if by == 5 else -int(self.traits[by][i]) * (64 + (random >> 4) % 33)
-        return sorted(units, key=key.__getitem__)
-
     def repair(self, units: list[int], packing: Packing, cost_limit: int) -> tuple[list[int], int]:
         """Reinsert units until the cost of omitted units reaches the limit; return the omitted units and the cost."""
         main_rule = self.draw() & 3
@@ -257,7 +249,11 @@ def destroy_and_repair(state: LnsState, capacity: int, iterations: int, mean_des
     every = max(iterations // REWEIGHTINGS, 1)
     while search.omitted and progress[ITERATION] < iterations and not stop[0]:
         units, kept = search.destroy(mean_destroyed)
-        units = search.insertion_order(units)
+        by, key = search.draw() % 6, {}  # one of six randomised orders of insertion
+        for i in units:
+            random = search.draw()
+            key[i] = -(random & 0xFFFFF) if by == 5 else -int(search.traits[by][i]) * (64 + (random >> 4) % 33)
+        units.sort(key=key.__getitem__)
         temperature = int(state.temperature[progress[ITERATION] * STAGES // iterations])
         allowance = temperature * int(state.log_table[search.draw() & 1023]) >> 20
         cost_limit, packing = search.cost + max(allowance, 0), search.packed(kept)

@@ -163,10 +163,11 @@ class Propagation:
         while True:
             while self.changed:
                 u, old = self.changed.popitem()
-                for e in self.entries[u]:
-                    s = self.section_of[e]
-                    if s not in self.dirty and self._may_propagate(s, old):
-                        self.dirty[s] = None
+                for s in (self.section_of[e] for e in self.entries[u]):
+                    lowest, second = self.two_lowest[s]
+                    is_stale = second < 0 or old <= self.low[second]  # the raise may change the two lowest units
+                    if is_stale or any(self.placed_since[w] is not None for w in (lowest, second)):
+                        self.dirty.setdefault(s)
                 twin = self.twin[u]
                 if twin >= 0 and self.placed_since[twin] is None:
                     end = self.low[u] + self.max_height[u]
@@ -179,11 +180,6 @@ class Propagation:
                 return False
             if not self.changed:
                 return True
-
-    def _may_propagate(self, s: int, old: int) -> bool:
-        """Return whether a raise from ``old`` can change the two lowest units of ``s``, or one of them is placed."""
-        lowest, second = self.two_lowest[s]
-        return second < 0 or old <= self.low[second] or any(self.placed_since[u] is not None for u in (lowest, second))
 
     def _propagate_section(self, s: int) -> bool:
         """Check the section bound. If only one unit can be the lowest, raise the others above its end."""
@@ -224,7 +220,18 @@ class Propagation:
         """Add the levels that the conflict depends on to ``nogood``."""
         self.claims = [0] * self.count  # per unit, the claimed lower bound of its offset; 0: no claim
         self.low_then = list(self.low)  # per unit, its lower bound before the event that is being read
-        self._claim_conflict()
+        kind, cause, detail = self.conflict
+        if kind == OFFSET_TOO_HIGH:
+            self._claim(cause, detail)
+        elif kind == SECTION_TOO_FULL:
+            for e in self.order[self.first[cause] : self.first[cause] + self.open_units[cause]]:
+                self._claim(self.owner[e], self.ceiling[cause] - self.open_bytes[cause] + 1)
+        elif kind == HOLE_UNFILLED:
+            self._explain_hole(cause, self.hole[cause], FAR, len(self.events))
+        elif kind == DOMINATED:
+            self._add_level(self.level_of[detail])
+            self._claim(cause, self.low[cause])
+            self._claim(detail, self.low[detail])
         for now, (u, old_low, requested, (kind, cause, detail)) in reversed([*enumerate(self.events)]):
             need = self.claims[u]
             self.low_then[u] = old_low
@@ -239,8 +246,13 @@ class Propagation:
                 self._explain_hole(u, (cause, detail), need, now)
             elif kind == BY_TWIN:
                 self._claim(cause, need - self.max_height[cause])
-            else:
-                self._explain_section(cause, detail, need, now)
+            else:  # the unit ``detail`` is the lowest open unit of the section, and ends at ``need`` or above
+                entries = self.order[self.first[cause] : self.first[cause + 1]]
+                entries = [e for e in entries if not self._was_placed(self.owner[e], now)]
+                least = self.ceiling[cause] - sum(self.height[e] for e in entries) + 1
+                for e in entries:
+                    is_lowest = self.owner[e] == detail
+                    self._claim(self.owner[e], need - self.height[e] if is_lowest else least)
 
     def _add_level(self, level: int) -> None:
         if level >= 0:
@@ -248,21 +260,6 @@ class Propagation:
 
     def _claim(self, u: int, at: int) -> None:
         self.claims[u] = max(self.claims[u], at)
-
-    def _claim_conflict(self) -> None:
-        """Add the claims that the conflict contradicts."""
-        kind, cause, detail = self.conflict
-        if kind == OFFSET_TOO_HIGH:
-            self._claim(cause, detail)
-        elif kind == SECTION_TOO_FULL:
-            for e in self.order[self.first[cause] : self.first[cause] + self.open_units[cause]]:
-                self._claim(self.owner[e], self.ceiling[cause] - self.open_bytes[cause] + 1)
-        elif kind == HOLE_UNFILLED:
-            self._explain_hole(cause, self.hole[cause], FAR, len(self.events))
-        elif kind == DOMINATED:
-            self._add_level(self.level_of[detail])
-            self._claim(cause, self.low[cause])
-            self._claim(detail, self.low[detail])
 
     def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
         """Add claims that prove: every unit that can fill the hole (offset, level) ends at ``need`` or above.
@@ -287,16 +284,6 @@ class Propagation:
                 self._claim(w, need - other_height)
             else:
                 self._claim(w, hole_end)
-
-    def _explain_section(self, s: int, lowest: int, need: int, now: int) -> None:
-        """Add claims that prove: ``lowest`` is the lowest open unit of ``s``, and it ends at ``need`` or above."""
-        entries = self.order[self.first[s] : self.first[s + 1]]
-        entries = [e for e in entries if not self._was_placed(self.owner[e], now)]
-        rest = sum(self.height[e] for e in entries)
-        lowest_height = next((self.height[e] for e in entries if self.owner[e] == lowest), 0)
-        for e in entries:
-            u = self.owner[e]
-            self._claim(u, need - lowest_height if u == lowest else self.ceiling[s] - rest + 1)
 
     def _was_placed(self, u: int, now: int) -> bool:
         """Return whether ``u`` was placed before event ``now``."""

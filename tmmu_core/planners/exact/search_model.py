@@ -174,11 +174,15 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     for u, members in enumerate(units):
         for i in members:
             unit_of[i] = u
-    moments, storage, section = _time_sections(cols)
-    # A storage without live steps has no conflicts, but needs an offset: it has a section of its own.
-    isolated = [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
-    other_sections = [*_pair_sections(cols, unit_of, handoffs), *isolated]
-    if other_sections:
+    # A set of live storages is maximal if one of them dies before the next birth, or at it.
+    dies = np.zeros(len(cols.births) + 1, dtype=bool)
+    dies[cols.part_hi] = True
+    moments = np.flatnonzero(dies[1:])  # the compressed steps of the maximal sets
+    begin = np.searchsorted(moments, cols.part_lo)
+    count = np.searchsorted(moments, cols.part_hi) - begin
+    storage = np.repeat(cols.storage_of_part, count)
+    section = np.arange(len(storage)) - np.repeat(np.cumsum(count) - count - begin, count)
+    if other_sections := _other_sections(cols, unit_of, handoffs):
         keys = [*((column, 0, 0) for column in moments.tolist()), *(key for key, _ in other_sections)]
         number = np.empty(len(keys), dtype=np.int64)
         number[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
@@ -212,23 +216,12 @@ def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]
 Section = tuple[tuple[int, int, int], tuple[int, ...]]  # sort key (compressed step, kind, number), and the storages
 
 
-def _time_sections(cols: Columns) -> tuple[I64, I64, I64]:
-    """Return the compressed steps of the maximal sets of live storages, and storage and section of each entry.
+def _other_sections(cols: Columns, unit_of: I64, handoffs: bool) -> list[Section]:
+    """Return a section for each pair of storages of two units that conflicts without overlap in time.
 
-    A set is maximal if one of its storages dies before the next birth, or at it.
+    Each storage without live steps has a section too: it has no conflicts, but needs an offset.
     """
-    dies = np.zeros(len(cols.births) + 1, dtype=bool)
-    dies[cols.part_hi] = True
-    moments = np.flatnonzero(dies[1:])
-    begin = np.searchsorted(moments, cols.part_lo)
-    count = np.searchsorted(moments, cols.part_hi) - begin
-    number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count - begin, count)
-    return moments, np.repeat(cols.storage_of_part, count), number
-
-
-def _pair_sections(cols: Columns, unit_of: I64, handoffs: bool) -> list[Section]:
-    """Return a section for each pair of storages of two units that conflicts without overlap in time."""
-    found: list[Section] = []
+    found: list[Section] = [((0, 2, i), (i,)) for i in np.flatnonzero(np.diff(cols.part_of) == 0).tolist()]
     for i, row in enumerate(cols.extra_conflicts or ()):
         for j, kind in row:
             if i < j and unit_of[i] != unit_of[j] and (handoffs or kind != HANDOFF):

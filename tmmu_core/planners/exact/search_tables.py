@@ -21,6 +21,7 @@ OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 # ``HOLE``: offset of a hole below the unit (``propagation.py``).
 LOW, LEVEL, HOLE = 0, 3, 4
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
+FIRST_ROWS = 64  # initial number of rows per unit in the native table of neighbours
 START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]
 
 
@@ -62,7 +63,12 @@ def build_tables(model: Model) -> Tables:
     unit[:n, ALIGNMENT], unit[:n, MAX_HEIGHT], unit[:n, FIXED] = model.align, model.max_height, model.fixed
     unit[:n, TWIN], mates = _twins_and_mates(model)
     unit[1:, MATES] = np.cumsum([len(row) for row in mates])
-    walls = _walls(model)
+    walls = [set[tuple[int, int, int]]() for _ in range(n)]
+    for e in np.flatnonzero(model.fixed[owner] >= 0).tolist():
+        s, at = model.section[e], int(model.fixed[owner[e]])
+        for other in by_section[first[s] : first[s + 1]]:
+            if model.fixed[owner[other]] < 0:
+                walls[owner[other]].add((at, at + int(model.height[e]), int(model.height[other])))
     unit[1:, WALLS] = np.cumsum([len(row) for row in walls])
     grid = np.full(model.sections, 1 << 62, dtype=np.int64)
     np.minimum.at(grid, model.section, np.gcd(model.align, np.maximum(model.fixed, 0))[owner])
@@ -70,7 +76,7 @@ def build_tables(model: Model) -> Tables:
     entry = np.column_stack([model.section, model.height + padding, owner]).astype(np.int64).reshape(r, 3)
     unit[:, NEIGHBOURS], neighbour = neighbour_table(model.entry_of, entry, first, by_section)
     mate = np.asarray([u for row in mates for u in row], dtype=np.int64)
-    wall = np.asarray([wall for row in walls for wall in row], dtype=np.int64).reshape(-1, 3)
+    wall = np.asarray([wall for row in walls for wall in sorted(row)], dtype=np.int64).reshape(-1, 3)
     return Tables(unit, entry, first, neighbour, mate, wall)
 
 
@@ -101,23 +107,6 @@ def _by_section(model: Model) -> I64:
     """Return the entries sorted by section (stable). Numpy sorts 16-bit keys by radix, six times faster."""
     section = model.section.astype(np.uint16) if model.sections <= 1 << 16 else model.section
     return np.argsort(section, kind="stable")
-
-
-def _walls(model: Model) -> list[list[tuple[int, int, int]]]:
-    """Return the rows of ``Tables.wall`` for each unit, sorted; a fixed unit has none."""
-    if not (model.fixed >= 0).any():
-        return [[]] * len(model)
-    entries = list(zip(model.owner.tolist(), model.section.tolist(), model.height.tolist(), strict=True))
-    fixed = model.fixed.tolist()
-    fixed_ranges: dict[int, list[tuple[int, int]]] = {}  # by section
-    for u, section, height in entries:
-        if fixed[u] >= 0:
-            fixed_ranges.setdefault(section, []).append((fixed[u], fixed[u] + height))
-    walls: list[set[tuple[int, int, int]]] = [set() for _ in fixed]
-    for u, section, height in entries:
-        if fixed[u] < 0:
-            walls[u].update((begin, end, height) for begin, end in fixed_ranges.get(section, ()))
-    return [sorted(rows) for rows in walls]
 
 
 def _twins_and_mates(model: Model) -> tuple[I64, list[list[int]]]:
@@ -153,11 +142,17 @@ def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: in
 
 def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
     """Return ``(begin, Tables.neighbour)``: rows ``begin[u]:begin[u + 1]`` are those of unit u."""
-    loops = library()
-    if loops is not None:
-        return native.neighbours(loops, entry_of, entry, first, by_section)
-    begin, rows = [0], list[tuple[int, int, int]]()
-    for u in range(len(entry_of) - 1):
+    n = len(entry_of) - 1
+    if (loops := library()) is not None:
+        begin, seen, count, room = np.empty(n + 1, np.int64), np.empty(n, np.int64), FIRST_ROWS * n, -1
+        inputs = {"n": n, "entry_of": entry_of, "entry": entry, "first": first, "by_section": by_section}
+        while count > room:
+            table, room = np.empty((count, 3), np.int64), count
+            call = native.call_of("neighbours", max_rows=room, begin=begin, seen=seen, table=table, **inputs)
+            count = native.run(loops, call)
+        return begin, table[:count]
+    ends, rows = [0], list[tuple[int, int, int]]()
+    for u in range(n):
         found: dict[int, tuple[int, int]] = {}
         for section, height, _ in entry[entry_of[u] : entry_of[u + 1]].tolist():
             for _, other_height, w in entry[by_section[first[section] : first[section + 1]]].tolist():
@@ -165,5 +160,5 @@ def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> t
                     own, other = found.get(w, (0, 0))
                     found[w] = max(own, height), max(other, other_height)
         rows += [(w, *heights) for w, heights in found.items()]
-        begin.append(len(rows))
-    return np.array(begin, np.int64), np.array(rows, np.int64).reshape(-1, 3)
+        ends.append(len(rows))
+    return np.array(ends, np.int64), np.array(rows, np.int64).reshape(-1, 3)

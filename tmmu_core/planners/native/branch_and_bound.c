@@ -62,7 +62,7 @@ static I lowest_allowed_offset(S s, I u, I at)
     return at;
 }
 
-SHARED I tmmu_neighbours(const struct neighbour_query *p)
+SHARED I tmmu_neighbours(const struct neighbours *p)
 {
     const I n = p->n;
     I *const seen = p->seen, *const begin = p->begin, *const table = p->table;

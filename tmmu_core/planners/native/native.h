@@ -109,7 +109,7 @@ struct least_cost {
 };
 
 /* A table of the pairs of n units that share a section. The first `max_rows` rows are written, all are counted. */
-struct neighbour_query {
+struct neighbours {
     I n, max_rows;
     const I *entry_of, *entry, *first, *by_section;
     I *begin; /* n + 1 */
@@ -138,7 +138,7 @@ struct recompute {
 };
 
 /* Flow network. The residual edges of vertex v begin at start[v]; vertex 0 is the source, vertex 1 the sink. */
-struct cut {
+struct minimum_cut {
     I vertices;
     const I *start, *to, *twin; /* twin: the reverse of each edge */
     I *room;                    /* residual capacity of each edge */

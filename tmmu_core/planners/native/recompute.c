@@ -174,7 +174,7 @@ static int drop_after(const struct recompute *p, I k, I count)
     return 1;
 }
 
-SHARED I tmmu_recompute_run(const struct recompute *p)
+SHARED I tmmu_recompute(const struct recompute *p)
 {
     struct totals *const t = p->totals;
     *t = (struct totals){0, 0, 0, 0, 0};
@@ -205,7 +205,7 @@ SHARED I tmmu_recompute_run(const struct recompute *p)
 
 /* Set `level` of each vertex to the length of the shortest residual path from the source, -1 if there is none. Return
    whether there is a path to the sink. */
-static int find_levels(const struct cut *p)
+static int find_levels(const struct minimum_cut *p)
 {
     for (I v = 0; v < p->vertices; v++)
         p->level[v] = -1;
@@ -224,7 +224,7 @@ static int find_levels(const struct cut *p)
 }
 
 /* Push flow along the path until an edge has no room; return the number of edges before the first edge without room. */
-static I push(const struct cut *p, I depth)
+static I push(const struct minimum_cut *p, I depth)
 {
     I pushed = p->room[p->path[0]], kept = depth;
     for (I d = 1; d < depth; d++)
@@ -240,7 +240,7 @@ static I push(const struct cut *p, I depth)
 }
 
 /* Compute a minimum cut by Dinic's algorithm: the vertices with `level` >= 0 are on the side of the source. */
-SHARED I tmmu_minimum_cut(const struct cut *p)
+SHARED I tmmu_minimum_cut(const struct minimum_cut *p)
 {
     while (find_levels(p)) {
         for (I v = 0; v < p->vertices; v++)

@@ -284,7 +284,9 @@ class Search:
             fields |= {name: np.zeros(count, np.int64) for name, count in scratch.items()}
             fields |= {"n": self.units, "total": self.total, "first": first, "limit": self._limit(first)}
             fields |= {"nodes": nodes, "best": upper, "table": self.table}
-            self.least[first], nodes = native.run_for(loops, "least_cost", ("best", "nodes"), **fields)
+            call = native.call_of("least_cost", **fields)
+            native.run(loops, call)
+            self.least[first], nodes = call.best, call.nodes
         return nodes
 
     def placement(self) -> list[int]:

@@ -241,8 +241,9 @@ def repair(
     fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
     fields |= {"rounds": rounds, "threshold": threshold, "most_out": MAX_REMOVED, "bound": bound, "random": seed}
     fields |= {"has_matrix": len(fields["matrix"]) > 0}
-    missing, cost = native.run_for(loops, "reuse", ("missing", "cost"), offset=np.array(start, np.int64), **fields)
-    return missing, cost, fields["best"].tolist()
+    call = native.call_of("reuse", offset=np.array(start, np.int64), **fields)
+    native.run(loops, call)
+    return call.missing, call.cost, fields["best"].tolist()
 
 
 def weight_matrix(model: ReuseModel) -> I64:
