@@ -76,15 +76,10 @@ def bound_of(cols: Columns) -> Bound:
     for column in by_live_bytes[:MAX_STEPS] if is_coarse or cols.extra_conflicts else ():
         if padded_live is not None and padded_live[column] <= best.bytes:
             continue  # the grid bound is at most the sum of the padded sizes
-        alive = cols.alive_at(column).tolist()
-        step = int(cols.births[column])
-        refused = _refused_handoffs(cols, alive, step)
-        further = _never_alias(cols, alive + refused)
-        rule = "never_alias" if further else "handoff" if refused else "grid"
-        members = tuple(sorted(alive + refused + further))
-        total = on_grid([(cols.size[i], cols.align[i]) for i in members])
+        clique, rule = _clique_at(cols, column)
+        total = on_grid([(cols.size[i], cols.align[i]) for i in clique])
         if total > best.bytes:
-            best = Bound(total, members, step, rule, peak)
+            best = Bound(total, tuple(sorted(clique)), int(cols.births[column]), rule, peak)
     return best
 
 
@@ -113,28 +108,26 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
     return best
 
 
-def _refused_handoffs(cols: Columns, alive: list[int], step: int) -> list[int]:
-    """Return at most one storage that dies at ``step`` and conflicts with all of ``alive``, its reuser included."""
-    if cols.problem.handoff_from is None:
-        return []
-    for j in alive:
-        i = int(cols.problem.handoff_from[j])
-        starts_here = i >= 0 and int(cols.problem.birth[j]) == step and i not in alive
-        if starts_here and _conflicts(cols, i)[alive].all():
-            return [i]
-    return []
+def _clique_at(cols: Columns, column: int) -> tuple[list[int], str]:
+    """Return a clique of the storages that are live at a compressed step, and its rule (``Bound.rule``).
 
-
-def _never_alias(cols: Columns, clique: list[int]) -> list[int]:
-    """Return further storages that conflict with all of ``clique`` and with each other, chosen by size."""
-    if cols.problem.must_not_alias is None:
-        return []
-    candidates = {j for i in clique for j, kind in cols.extra_conflicts[i] if kind == NEVER} - set(clique)
-    further: list[int] = []
-    for j in sorted(candidates, key=lambda j: (-cols.size[j], j)):
-        if _conflicts(cols, j)[clique + further].all():
-            further.append(j)
-    return further
+    The clique also has at most one storage that is reused in place at this step, and storages that must not alias, the
+    largest first, if they conflict with all others of the clique.
+    """
+    problem, step = cols.problem, cols.births[column]
+    clique, rule = cols.alive_at(column).tolist(), "grid"
+    if problem.handoff_from is not None:
+        sources = [int(problem.handoff_from[j]) for j in clique if problem.birth[j] == step]
+        dead = (i for i in sources if i >= 0 and i not in clique)
+        refused = next((i for i in dead if _conflicts(cols, i)[clique].all()), -1)
+        if refused >= 0:
+            clique, rule = [*clique, refused], "handoff"
+    if problem.must_not_alias is not None:
+        separated = {j for i in clique for j, kind in cols.extra_conflicts[i] if kind == NEVER} - set(clique)
+        for j in sorted(separated, key=lambda j: (-cols.size[j], j)):
+            if _conflicts(cols, j)[clique].all():
+                clique, rule = [*clique, j], "never_alias"
+    return clique, rule
 
 
 def _conflicts(cols: Columns, i: int) -> Mask:

@@ -197,21 +197,6 @@ static inline I filler_end(S s, I k, I hole)
     return larger(low + NEAR(k, OTHER_HEIGHT), hole + 1);
 }
 
-/* The lowest end of the units that can fill the hole of unit u, or an end that does not raise u. */
-static I lowest_filler_end(S s, I u)
-{
-    const I hole = UNIT(u, HOLE), low = UNIT(u, LOW), filler = UNIT(u, FILLER), end = SHAPE(u + 1, NEIGHBOURS);
-    I least = filler < end ? filler_end(s, filler, hole) : INFINITE;
-    for (I k = SHAPE(u, NEIGHBOURS); k < end && least > low; k++) {
-        const I at = filler_end(s, k, hole);
-        if (at < least) {
-            least = at;
-            UNIT(u, FILLER) = k;
-        }
-    }
-    return least;
-}
-
 static I propagate_section(S s, I k)
 {
     const I count = SECT(k, OPEN_UNITS), rest = SECT(k, OPEN_BYTES), begin = s->first[k];
@@ -251,10 +236,18 @@ static I propagate_section(S s, I k)
 static I propagate_holes(S s)
 {
     for (I row = 0; row < s->hole_count; row++) {
-        const I u = s->holes[row], end = lowest_filler_end(s, u);
-        if (end == INFINITE)
+        const I u = s->holes[row], hole = UNIT(u, HOLE), low = UNIT(u, LOW), end = SHAPE(u + 1, NEIGHBOURS);
+        I least = UNIT(u, FILLER) < end ? filler_end(s, UNIT(u, FILLER), hole) : INFINITE;
+        for (I k = SHAPE(u, NEIGHBOURS); k < end && least > low; k++) { /* an end up to `low` does not raise u */
+            const I at = filler_end(s, k, hole);
+            if (at < least) {
+                least = at;
+                UNIT(u, FILLER) = k;
+            }
+        }
+        if (least == INFINITE)
             return fail(s, HOLE_UNFILLED, u, 0);
-        if (end > UNIT(u, LOW) && !raise_low(s, u, end, BY_HOLE, UNIT(u, HOLE), UNIT(u, HOLE_LEVEL)))
+        if (least > low && !raise_low(s, u, least, BY_HOLE, hole, UNIT(u, HOLE_LEVEL)))
             return 0;
     }
     return 1;
@@ -373,8 +366,12 @@ static void explain_section(S s, I k, I u, I lowest, I need, I now)
     claim(s, lowest, need - s->lowest_height);
 }
 
-static void claim_conflict(S s)
+static void analyse_conflict(S s)
 {
+    for (I u = 0; u < s->n; u++) {
+        UNIT(u, CLAIM) = 0;
+        UNIT(u, LOW_THEN) = UNIT(u, LOW);
+    }
     const I cause = s->conflict_cause, detail = s->conflict_detail;
     switch (s->conflict) {
     case OFFSET_TOO_HIGH:
@@ -392,15 +389,6 @@ static void claim_conflict(S s)
         claim(s, cause, UNIT(cause, LOW));
         claim(s, detail, UNIT(detail, LOW));
     }
-}
-
-static void analyse_conflict(S s)
-{
-    for (I u = 0; u < s->n; u++) {
-        UNIT(u, CLAIM) = 0;
-        UNIT(u, LOW_THEN) = UNIT(u, LOW);
-    }
-    claim_conflict(s);
     s->explained = -1;
     const struct event *const events = s->event;
     const struct reason *const reasons = s->reason;
@@ -411,21 +399,21 @@ static void analyse_conflict(S s)
         if (claimed <= low_then[u])
             continue;
         const struct reason *const reason = reasons + now;
-        const I cause = reason->cause, need = smaller(claimed, reason->requested);
+        const I by = reason->cause, need = smaller(claimed, reason->requested);
         claims[u] = 0;
         switch (reason->kind) {
         case BY_UNIT:
-            add_level(s, cause);
+            add_level(s, by);
             claim(s, u, reason->detail);
             break;
         case BY_HOLE:
-            explain_hole(s, u, cause, reason->detail, need, now);
+            explain_hole(s, u, by, reason->detail, need, now);
             break;
         case BY_TWIN:
-            claim(s, cause, need - SHAPE(cause, MAX_HEIGHT));
+            claim(s, by, need - SHAPE(by, MAX_HEIGHT));
             break;
         default:
-            explain_section(s, cause, u, reason->detail, need, now);
+            explain_section(s, by, u, reason->detail, need, now);
             continue;
         }
         s->explained = -1;
@@ -434,9 +422,9 @@ static void analyse_conflict(S s)
 
 /* branch_and_bound.py */
 
-static I lowest_open_unit(S s)
+static I branching_unit(S s)
 {
-    I best = -1;
+    I best = -1; /* the lowest open unit without a hole */
     for (I u = 0; u < s->n; u++) {
         if (UNIT(u, PLACED) || UNIT(u, HOLE) >= 0)
             continue;
@@ -444,12 +432,7 @@ static I lowest_open_unit(S s)
         if (above < 0 || (above == 0 && s->rank[u] < s->rank[best]))
             best = u;
     }
-    return best;
-}
-
-static I branching_unit(S s)
-{
-    for (I u = lowest_open_unit(s), best; u >= 0; u = best) {
+    for (I u = best; u >= 0; u = best) {
         const I hole = UNIT(u, HOLE), has_hole = hole >= 0;
         I least = has_hole ? INFINITE : UNIT(u, LOW);
         best = -1;
@@ -472,30 +455,6 @@ static I branching_unit(S s)
     return -1;
 }
 
-static I dominated_by(S s, I u)
-{
-    for (I row = SHAPE(u, MATES); row < SHAPE(u + 1, MATES); row++) {
-        const I w = s->mate[row], height = SHAPE(w, MAX_HEIGHT);
-        if (UNIT(w, PLACED) && UNIT(w, LOW) + height == UNIT(u, LOW) && height < SHAPE(u, MAX_HEIGHT))
-            return w;
-    }
-    return -1;
-}
-
-static I propagate_root(S s)
-{
-    for (I u = 0; u < s->n; u++) {
-        s->highest_low = larger(s->highest_low, UNIT(u, LOW));
-        if (UNIT(u, LOW) + SHAPE(u, MAX_HEIGHT) > s->capacity)
-            return 0;
-        UNIT(u, QUEUED) = 1;
-        s->changed[s->changed_count++] = u;
-    }
-    for (I k = 0; k < s->sections; k++)
-        queue_section(s, k);
-    return propagate(s);
-}
-
 static I decide(S s)
 {
     const I u = branching_unit(s);
@@ -506,9 +465,11 @@ static I decide(S s)
         k = s->level_count++;
         s->level[k] = (struct level){u, UNIT(u, LOW), 0, s->event_count, s->placed_count, s->filled_count,
                                       s->highest_low};
-        const I below = dominated_by(s, u);
-        if (below >= 0)
-            return fail(s, DOMINATED, u, below);
+        for (I row = SHAPE(u, MATES); row < SHAPE(u + 1, MATES); row++) {
+            const I w = s->mate[row], height = SHAPE(w, MAX_HEIGHT);
+            if (UNIT(w, PLACED) && UNIT(w, LOW) + height == UNIT(u, LOW) && height < SHAPE(u, MAX_HEIGHT))
+                return fail(s, DOMINATED, u, w);
+        }
     }
     return place_unit(s, u, k) && propagate(s);
 }
@@ -554,7 +515,16 @@ static I backjump(S s)
 
 SHARED I tmmu_search(struct search *s)
 {
-    if (!propagate_root(s))
+    for (I u = 0; u < s->n; u++) {
+        s->highest_low = larger(s->highest_low, UNIT(u, LOW));
+        if (UNIT(u, LOW) + SHAPE(u, MAX_HEIGHT) > s->capacity)
+            return INFEASIBLE;
+        UNIT(u, QUEUED) = 1;
+        s->changed[s->changed_count++] = u;
+    }
+    for (I k = 0; k < s->sections; k++)
+        queue_section(s, k);
+    if (!propagate(s))
         return s->conflict == TRAIL_FULL ? TABLES_FULL : INFEASIBLE;
     while (s->placed_count < s->n) {
         if (*s->nodes >= s->budget || *s->stop)

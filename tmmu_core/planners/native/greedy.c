@@ -68,57 +68,33 @@ static inline I upper_bound(const I *values, I count, I x)
     return lo;
 }
 
-/* Merge a range into a list that has a free row. */
-static void merge(const struct tree *p, I list, I start, I end)
-{
-    I *const starts = p->starts + p->begin[list], *const ends = p->ends + p->begin[list];
-    const I n = p->count[list];
-    const I i = upper_bound(ends, n, start - 1), j = upper_bound(starts, n, end);
-    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new one; shift is -1 if none does */
-    if (shift >= 0) {
-        start = smaller(start, starts[i]);
-        end = larger(end, ends[j - 1]);
-        for (I k = j; shift && k < n; k++) {
-            starts[k - shift] = starts[k];
-            ends[k - shift] = ends[k];
-        }
-    } else {
-        for (I k = n; k > i; k--) {
-            starts[k] = starts[k - 1];
-            ends[k] = ends[k - 1];
-        }
-    }
-    p->count[list] = (int32_t)(n - shift);
-    starts[i] = start;
-    ends[i] = end;
-}
-
 /* Largest number of nodes into which a live range is split, and of their ancestors: two per level of the tree. */
 enum { MOST_NODES = 140 };
 
+/* Nodes of the tree: `covering` nodes that cover a live range, then their ancestors; `count` in all. */
 struct nodes {
-    I covering[MOST_NODES], ancestor[MOST_NODES], covering_count, ancestor_count;
+    I node[2 * MOST_NODES], covering, count;
 };
 
 /* Split the live range [lo, hi) into the largest nodes inside it; find these covering nodes and their ancestors. */
 static void find_nodes(I lo, I hi, I leaves, struct nodes *found)
 {
-    I left = lo + leaves, right = hi + leaves, n = 0, m = 0;
+    I left = lo + leaves, right = hi + leaves, n = 0;
     for (; left < right; left >>= 1, right >>= 1) {
         if (left & 1)
-            found->covering[n++] = left++;
+            found->node[n++] = left++;
         if (right & 1)
-            found->covering[n++] = --right;
+            found->node[n++] = --right;
     }
+    found->covering = n;
     I first = lo + leaves, last = hi - 1 + leaves;
     for (I width = 1; first; first >>= 1, last >>= 1, width <<= 1) {
         if (lo > first * width - leaves || hi < (first + 1) * width - leaves)
-            found->ancestor[m++] = first;
+            found->node[n++] = first;
         if (last != first && hi < (last + 1) * width - leaves)
-            found->ancestor[m++] = last;
+            found->node[n++] = last;
     }
-    found->covering_count = n;
-    found->ancestor_count = m;
+    found->count = n;
 }
 
 /* The sources of occupied ranges for one storage: the first `lists` are lists of the tree, numbered in `blocked`; the
@@ -201,12 +177,11 @@ static I choose_offset(const struct tree *p, I i, struct nodes *found)
     struct sources b = {0, 0};
     for (I row = p->part_of[i]; row < p->part_of[i + 1]; row++) {
         find_nodes(p->part_lo[row], p->part_hi[row], p->leaves, found);
-        for (I v = 0; v < found->covering_count; v++)
-            if (p->count[2 * found->covering[v] + 1])
-                p->blocked[b.lists++] = 2 * found->covering[v] + 1;
-        for (I v = 0; v < found->ancestor_count; v++)
-            if (p->count[2 * found->ancestor[v]])
-                p->blocked[b.lists++] = 2 * found->ancestor[v];
+        for (I v = 0; v < found->count; v++) {
+            const I list = 2 * found->node[v] + (v < found->covering);
+            if (p->count[list])
+                p->blocked[b.lists++] = list;
+        }
     }
     b.count = b.lists;
     for (I row = p->extra_of[i]; row < p->extra_of[i + 1]; row++)
@@ -226,28 +201,42 @@ static I choose_offset(const struct tree *p, I i, struct nodes *found)
     return at;
 }
 
-/* The k-th list to which the bytes of a storage are added. */
-static inline I list_of(const struct nodes *found, I k)
+/* Merge a range into a list. A full list is moved to the end of the used pool and gets twice the rows before. Return
+   whether the pool has enough rows. */
+static int merge(struct tree *p, I list, I start, I end)
 {
-    const I n = found->covering_count;
-    if (k < n)
-        return 2 * found->covering[k];
-    return 2 * (k < 2 * n ? found->covering[k - n] : found->ancestor[k - 2 * n]) + 1;
-}
-
-/* Move a full list to the end of the used pool, and double its rows; return whether the pool has enough rows. */
-static int enlarge(struct tree *p, I list)
-{
-    const I from = p->begin[list], to = p->used, room = p->room[list] ? 2 * p->room[list] : 2;
-    if (to + room > p->pool)
-        return 0;
-    for (I k = 0; k < p->count[list]; k++) {
-        p->starts[to + k] = p->starts[from + k];
-        p->ends[to + k] = p->ends[from + k];
+    const I n = p->count[list];
+    if (n == p->room[list]) {
+        const I from = p->begin[list], to = p->used, room = n ? 2 * n : 2;
+        if (to + room > p->pool)
+            return 0;
+        for (I k = 0; k < n; k++) {
+            p->starts[to + k] = p->starts[from + k];
+            p->ends[to + k] = p->ends[from + k];
+        }
+        p->begin[list] = to;
+        p->room[list] = (int32_t)room;
+        p->used += room;
     }
-    p->begin[list] = to;
-    p->room[list] = (int32_t)room;
-    p->used += room;
+    I *const starts = p->starts + p->begin[list], *const ends = p->ends + p->begin[list];
+    const I i = upper_bound(ends, n, start - 1), j = upper_bound(starts, n, end);
+    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new one; shift is -1 if none does */
+    if (shift >= 0) {
+        start = smaller(start, starts[i]);
+        end = larger(end, ends[j - 1]);
+        for (I k = j; shift && k < n; k++) {
+            starts[k - shift] = starts[k];
+            ends[k - shift] = ends[k];
+        }
+    } else {
+        for (I k = n; k > i; k--) {
+            starts[k] = starts[k - 1];
+            ends[k] = ends[k - 1];
+        }
+    }
+    p->count[list] = (int32_t)(n - shift);
+    starts[i] = start;
+    ends[i] = end;
     return 1;
 }
 
@@ -256,15 +245,14 @@ SHARED I tmmu_tree(struct tree *p)
 {
     struct nodes found;
     for (I step = 0; step < p->n; step++) {
-        const I i = p->sequence[step];
-        p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : choose_offset(p, i, &found);
+        const I i = p->sequence[step], at = p->fixed[i] >= 0 ? p->fixed[i] : choose_offset(p, i, &found);
+        p->offset[i] = at;
         for (I part = p->part_of[i]; part < p->part_of[i + 1]; part++) {
             find_nodes(p->part_lo[part], p->part_hi[part], p->leaves, &found);
-            for (I k = 0; k < 2 * found.covering_count + found.ancestor_count; k++) {
-                const I list = list_of(&found, k);
-                if (p->count[list] == p->room[list] && !enlarge(p, list))
+            for (I k = -found.covering; k < found.count; k++) { /* the first lists of covering nodes, then the second */
+                const I list = k < 0 ? 2 * found.node[k + found.covering] : 2 * found.node[k] + 1;
+                if (!merge(p, list, at, at + p->size[i]))
                     return 0;
-                merge(p, list, p->offset[i], p->offset[i] + p->size[i]);
             }
         }
     }

@@ -239,16 +239,6 @@ static void destroy(P p, I *state)
     p->target[KEPT_COUNT] = kept;
 }
 
-static void sort_removed(P p, I *state)
-{
-    const I *const removed = WORK(REMOVED), count = p->target[UNPLACED_COUNT], by = draw(state) % 6;
-    I *const key = WORK(KEY), *const order = WORK(INSERTION_ORDER);
-    for (I k = 0; k < count; k++) {
-        const I i = removed[k], r = draw(state);
-        insert_by_key(key, order, 0, k, by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33), i);
-    }
-}
-
 /* The index of the gap that a rule chooses for i; −1 if no gap is large enough or all are skipped. */
 static I best_gap(P p, I i, I rule, I *state)
 {
@@ -329,29 +319,29 @@ static I repair(P p, I cost_limit, I *omitted, I *state)
     return cost < cost_limit ? total_cost(p, INSERTION_ORDER, *omitted, NEXT_ORDER, p->target[KEPT_COUNT]) : cost;
 }
 
-static void initialise(P p)
+SHARED I tmmu_lns(P p)
 {
+    volatile I *const progress = p->progress;
+    I *const omitted_units = WORK(OMITTED), *const weight = WORK(WEIGHT);
+    const I reweighting_interval = larger(p->iterations / REWEIGHTINGS, 1);
     for (I i = 0; i < p->n; i++) {
         NEAR(FIRST_TIME)[i] = (N)UNIT(i, BORN);
         NEAR(LAST_TIME)[i] = (N)UNIT(i, DIES);
         NEAR(LENGTH)[i] = (N)(3 * (UNIT(i, DIES) - UNIT(i, BORN)));
         NEAR(SPAN)[i] = (N)(UNIT(i, SIZE) < p->capacity ? UNIT(i, SIZE) * SCALE / p->capacity : SCALE);
     }
-    offset_ranges(p, PLACED_ORDER, p->progress[PLACED_COUNT]);
-    p->progress[COST] = total_cost(p, OMITTED, p->progress[OMITTED_COUNT], PLACED_ORDER, p->progress[PLACED_COUNT]);
-}
-
-SHARED I tmmu_lns(P p)
-{
-    volatile I *const progress = p->progress;
-    I *const omitted_units = WORK(OMITTED), *const weight = WORK(WEIGHT);
-    const I reweighting_interval = larger(p->iterations / REWEIGHTINGS, 1);
-    initialise(p);
+    offset_ranges(p, PLACED_ORDER, progress[PLACED_COUNT]);
+    progress[COST] = total_cost(p, OMITTED, progress[OMITTED_COUNT], PLACED_ORDER, progress[PLACED_COUNT]);
     while (progress[OMITTED_COUNT] && progress[ITERATION] < p->iterations && !*p->stop) {
         I state = progress[RANDOM_STATE], omitted;
         choose_target(p, &state);
         destroy(p, &state);
-        sort_removed(p, &state);
+        const I by = draw(&state) % 6;
+        for (I k = 0; k < p->target[UNPLACED_COUNT]; k++) {
+            const I i = WORK(REMOVED)[k], r = draw(&state);
+            const I key = by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33);
+            insert_by_key(WORK(KEY), WORK(INSERTION_ORDER), 0, k, key, i);
+        }
         const I temperature = p->temperature[progress[ITERATION] * STAGES / p->iterations];
         const I allowance = (temperature * p->log_table[draw(&state) & 1023]) >> 20;
         const I cost_limit = progress[COST] + larger(allowance, 0), cost = repair(p, cost_limit, &omitted, &state);

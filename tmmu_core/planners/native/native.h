@@ -89,8 +89,7 @@ struct lns {
 
 /* ReuseModel (planners/reuse/local_search.py) of n units, and their first placement `offset` (-1: not placed) with its
    `cost`. Results: the offsets `best`, their `cost`, and `missing`, the number of units that have no offset in `best`.
-   `matrix` is weight_matrix() of this module; if it is empty, `has_matrix` is 0, and by_start and by_end are not
-   used. */
+   `matrix` is that of repair(); if it is empty, `has_matrix` is 0, and by_start and by_end are not used. */
 struct reuse {
     I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, has_matrix, cost, missing, placed;
     const I *size, *align, *pin, *first, *other, *own_size, *other_size, *weight, *reserved, *matrix;

@@ -41,21 +41,6 @@ static int begin_step(const struct recompute *p, I n, I k)
     return 1;
 }
 
-/* Copy an offloaded storage back before position k; return whether the tables have room. */
-static int copy_in(const struct recompute *p, I s, I k)
-{
-    struct totals *const t = p->totals;
-    if (t->steps >= p->most_steps || t->lives >= p->most_lives)
-        return 0;
-    p->at[t->steps] = k;
-    t->moved += p->size[s];
-    p->life[s] = t->lives;
-    p->dropped[s] = 0;
-    begin_life(p, s);
-    end_step(p);
-    return 1;
-}
-
 /* Run node n again before position k, and append the storages to drop after k to `pending`. Return the new number of
    pending storages, or -1 if the run is impossible. */
 static I run_again(const struct recompute *p, I n, I k, I count)
@@ -85,6 +70,7 @@ static I run_again(const struct recompute *p, I n, I k, I count)
 /* Compute or copy back storage `root` before position k, its dropped inputs first. Return the same as run_again(). */
 static I restore(const struct recompute *p, I root, I k, I count)
 {
+    struct totals *const t = p->totals;
     I depth = 1;
     p->stack[0] = root;
     while (depth) {
@@ -93,9 +79,15 @@ static I restore(const struct recompute *p, I root, I k, I count)
             depth--;
             continue;
         }
-        if (p->away[s]) {
-            if (!copy_in(p, s, k))
+        if (p->away[s]) { /* copy it back */
+            if (t->steps >= p->most_steps || t->lives >= p->most_lives)
                 return -1;
+            p->at[t->steps] = k;
+            t->moved += p->size[s];
+            p->life[s] = t->lives;
+            p->dropped[s] = 0;
+            begin_life(p, s);
+            end_step(p);
             continue;
         }
         const I n = p->producer[s];
@@ -223,22 +215,6 @@ static int find_levels(const struct minimum_cut *p)
     return p->level[1] >= 0;
 }
 
-/* Push flow along the path until an edge has no room; return the number of edges before the first edge without room. */
-static I push(const struct minimum_cut *p, I depth)
-{
-    I pushed = p->room[p->path[0]], kept = depth;
-    for (I d = 1; d < depth; d++)
-        pushed = smaller(pushed, p->room[p->path[d]]);
-    for (I d = depth - 1; d >= 0; d--) {
-        const I e = p->path[d];
-        p->room[e] -= pushed;
-        p->room[p->twin[e]] += pushed;
-        if (p->room[e] == 0)
-            kept = d;
-    }
-    return kept;
-}
-
 /* Compute a minimum cut by Dinic's algorithm: the vertices with `level` >= 0 are on the side of the source. */
 SHARED I tmmu_minimum_cut(const struct minimum_cut *p)
 {
@@ -248,7 +224,17 @@ SHARED I tmmu_minimum_cut(const struct minimum_cut *p)
         I depth = 0, v = 0;
         for (;;) {
             if (v == 1) {
-                depth = push(p, depth);
+                I pushed = p->room[p->path[0]], kept = depth; /* kept: edges before the first one without room */
+                for (I d = 1; d < depth; d++)
+                    pushed = smaller(pushed, p->room[p->path[d]]);
+                for (I d = depth - 1; d >= 0; d--) {
+                    const I e = p->path[d];
+                    p->room[e] -= pushed;
+                    p->room[p->twin[e]] += pushed;
+                    if (p->room[e] == 0)
+                        kept = d;
+                }
+                depth = kept;
                 v = p->to[p->twin[p->path[depth]]];
                 continue;
             }

@@ -44,20 +44,6 @@ static void place(struct reuse *r, I u, I at)
     r->by_start[i] = r->by_end[j] = u;
 }
 
-/* Copy the first rows of by_start and by_end to the second rows. Then drop units without an offset from the first. */
-static void drop_removed(struct reuse *r)
-{
-    I i = 0, j = 0;
-    for (I k = 0; k < r->placed; k++) {
-        const I u = r->by_start[r->n + k] = r->by_start[k], v = r->by_end[r->n + k] = r->by_end[k];
-        r->by_start[i] = u;
-        i += r->offset[u] >= 0;
-        r->by_end[j] = v;
-        j += r->offset[v] >= 0;
-    }
-    r->placed = i;
-}
-
 /* The lowest of the cheapest offsets of unit u, by one pass over the placed units; -1 if no offset fits. */
 static I sweep(const struct reuse *r, I u, I *least)
 {
@@ -196,7 +182,15 @@ SHARED I tmmu_reuse(struct reuse *r)
     for (I round = 0; round < r->rounds && (r->missing || r->cost > r->bound); round++) {
         const I slack = r->threshold * (r->rounds - round) / r->rounds, placed = r->placed;
         I count, unplaced = 0, unplaced_before = 0, new_cost = cost - ruin(r, 1 + draw(r) % r->most_out, &count);
-        drop_removed(r);
+        I i = 0, j = 0;
+        for (I k = 0; k < placed; k++) { /* copy the first rows of by_start and by_end, and drop units without offset */
+            const I u = r->by_start[r->n + k] = r->by_start[k], v = r->by_end[r->n + k] = r->by_end[k];
+            r->by_start[i] = u;
+            i += r->offset[u] >= 0;
+            r->by_end[j] = v;
+            j += r->offset[v] >= 0;
+        }
+        r->placed = i;
         arrange(r, count);
         for (I k = 0; k < count; k++) {
             const I found = put(r, r->removed[k]);

@@ -150,10 +150,12 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
     cell = gcd(*sizes, *(int(model.pin[unit]) for unit in clique if model.pin[unit] >= 0), *ends)
     if any(cell % int(model.align[unit]) for unit in clique):
         cell = grid if all(end % grid == 0 for end in ends) else 1
-    room = -(-model.capacity // grid) * grid // cell
-    free = room - sum(
-        max(0, min(-(-end // cell), room) - begin // cell) for begin, end in merged_ranges(reserved, grid, cell)
-    )
+    free = room = -(-model.capacity // grid) * grid // cell
+    counted = 0
+    for begin, end in sorted(reserved):  # no unit can cover whole cells of reserved ranges
+        low, high = max(-(-begin // grid) * grid // cell, counted), -(-end // cell)
+        free -= max(0, min(high, room) - low)
+        counted = max(counted, high)
     cells = sum(sizes) // cell
     if free <= 0:
         return 0
@@ -166,17 +168,6 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
         cost += weight * whole + -(-weight * rest // reach)  # a fraction of the weight for the last pair only
         need -= whole * reach + rest
     return cost
-
-
-def merged_ranges(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
-    """Return the reserved ranges as sorted, disjoint byte ranges of whole cells. No unit can cover these cells."""
-    found: list[tuple[int, int]] = []
-    for begin, end in sorted(ranges):
-        low, high = -(-begin // grid) * grid // cell * cell, -(-end // cell) * cell
-        low = max(low, found[-1][1]) if found else low
-        if low < high:
-            found.append((low, high))
-    return found
 
 
 # --- exhaustive search ------------------------------------------------------------------------------------------
@@ -200,14 +191,6 @@ def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
     return [sorted(candidates) for candidates in found] if total <= MAX_CANDIDATES else []
 
 
-def edges_between(model: ReuseModel, units: list[int]) -> Edges:
-    """Return the edges between the units, in both directions."""
-    found, rows = Edges(), model.rows
-    for a, b, own_size, other_size, weight in rows[np.isin(rows[:, :2], units).all(axis=1)].tolist():
-        found.setdefault((a, b), []).append((own_size, other_size, FORBIDDEN if weight == HARD else weight))
-    return found
-
-
 def least_cost(
     model: ReuseModel, chosen: list[int], upper: int, work: int, offset: list[int] | None = None
 ) -> tuple[int, int]:
@@ -217,7 +200,9 @@ def least_cost(
     ``MAX_CANDIDATES`` offsets, more than ``work`` comparisons of offsets, or ``upper`` of :data:`FORBIDDEN` or more. If
     the least cost is below ``upper`` and :meth:`Search.placement` finds a placement, ``offset`` gets its offsets.
     """
-    edges = edges_between(model, chosen)
+    edges, rows = Edges(), model.rows
+    for a, b, own_size, other_size, weight in rows[np.isin(rows[:, :2], chosen).all(axis=1)].tolist():
+        edges.setdefault((a, b), []).append((own_size, other_size, FORBIDDEN if weight == HARD else weight))
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}
     units = sorted(chosen, key=lambda u: (u not in twin and u not in twin.values(), -model.size[u], u))
     candidates = support_offsets(model, units)

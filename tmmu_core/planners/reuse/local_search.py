@@ -233,29 +233,23 @@ def repair(
     loops = library()
     if loops is None:
         return _repair(place, rounds, threshold, seed, bound)
+    unit, other, own_size, other_size, weight = model.rows.T.copy()
+    is_whole = (own_size == model.size[unit]) & (other_size == model.size[other])
+    has_matrix = is_whole.all() and not len(model.reserved) and n <= MOST_IN_MATRIX
+    matrix, is_hard = np.zeros((n, n) if has_matrix else (0, 0), np.int64), weight == HARD
+    if has_matrix:  # the weight of each pair of units, 0 without an edge
+        np.add.at(matrix, (unit[~is_hard], other[~is_hard]), weight[~is_hard])
+        matrix[unit[is_hard], other[is_hard]] = HARD
     columns = ("size", "align", "pin", "first", "reserved")
-    fields: dict[str, Any] = {name: getattr(model, name) for name in columns} | {"matrix": weight_matrix(model)}
-    fields |= dict(zip(("other", "own_size", "other_size", "weight"), model.rows.T[1:].copy(), strict=True))
+    fields: dict[str, Any] = {name: getattr(model, name) for name in columns}
+    fields |= {"other": other, "own_size": own_size, "other_size": other_size, "weight": weight, "matrix": matrix}
     fields |= {name: np.zeros(n, np.int64) for name in ("best", "removed", "old", "is_removed")}
     fields |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
     fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
     fields |= {"rounds": rounds, "threshold": threshold, "most_out": MAX_REMOVED, "bound": bound, "random": seed}
-    fields |= {"has_matrix": len(fields["matrix"]) > 0}
-    call = native.call_of("reuse", offset=np.array(start, np.int64), **fields)
+    call = native.call_of("reuse", offset=np.array(start, np.int64), has_matrix=has_matrix, **fields)
     native.run(loops, call)
     return call.missing, call.cost, fields["best"].tolist()
-
-
-def weight_matrix(model: ReuseModel) -> I64:
-    """Return the weight of each pair of units, shape (n, n), 0 without an edge; empty if the C form cannot use it."""
-    unit, other, own_size, other_size, weight = model.rows.T
-    is_whole = (own_size == model.size[unit]) & (other_size == model.size[other])
-    if not is_whole.all() or len(model.reserved) or len(model) > MOST_IN_MATRIX:
-        return np.zeros((0, 0), np.int64)
-    matrix, hard = np.zeros((len(model), len(model)), np.int64), weight == HARD
-    np.add.at(matrix, (unit[~hard], other[~hard]), weight[~hard])
-    matrix[unit[hard], other[hard]] = HARD
-    return matrix
 
 
 def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int) -> tuple[int, int, list[int]]:
