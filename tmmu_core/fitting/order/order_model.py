@@ -122,7 +122,6 @@ def order_model(
     order = timeline.node_at[timeline.node_at >= 0].tolist()
     touches, tensor_counts = _touches(liveness)
     units, unit_of = _units(timeline, order)
-
     size = np.array(aligned, np.int64)
     padding, constant = np.zeros((2, len(liveness.arenas)), np.int64)
     np.maximum.at(padding, storages.arena, size - counted_bytes.astype(np.int64))

@@ -92,12 +92,10 @@ def nodes_to_recompute(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     nodes = np.unique(producers[droppable])
     node_vertex = np.empty(len(model.node_at), np.int64)
     node_vertex[nodes] = 2 + len(at.present) + np.arange(len(nodes))
-
     cost = np.concatenate([price[at.present], model.node_flops[nodes]])
     unit = max(1, int(cost.astype(np.float64).sum()) // SCALED_SUM)
     keep_price = price[at.present] // unit
     run_price = model.node_flops[nodes] // unit + 1  # ties keep the storage
-
     source, sink = 0, 1
     needed = at.present[at.read_later[at.present]]
     # A storage that cannot be dropped costs its price if a recomputed node reads it, unless it is kept anyway.

@@ -20,7 +20,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Kind, Move, total_cost
 from tmmu_core.fitting.order.order_search import OrderMove, Watch, order_move
-from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted, UnknownOperator, unknown_operators
+from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted, unknown_operators
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
 from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents
@@ -67,10 +67,17 @@ def fit(
         raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
     search = _FitSearch(start, capacity, allowed, Watch(progress), found)
     search.search()
-    unknown = search.limiting_operators()
+    # Operators with unknown properties limit the answer if their properties could improve it.
+    fits = search.fits(search.best)
+    is_final = not search.best.cost.weight if fits else search.is_impossible and search.order is None
+    unknown = () if is_final else unknown_operators(start.liveness.timeline, allowed.kinds)
     if smallest:
         search.search_smallest()
-    return search.result(unknown)
+    if search.fits(search.best):
+        search.remove_small_moves()
+    answer: Answer = "fits" if search.fits(search.best) else "cannot" if search.is_impossible else "open"
+    plans_and_bounds = start, search.best, search.bound, search.total_bound, search.curve
+    return Fitted(answer, capacity, *plans_and_bounds, search.flops, search.watch.stopped, unknown, allowed)
 
 
 def _rejected(message: str, hint: str) -> InvalidIrShapes:
@@ -110,15 +117,6 @@ class _FitSearch:
         self.bound = reachable_bound(start, allowed.kinds)
         self.total_bound = 0  # lower bound of all arenas together, over all orders; 0 if unknown; may exceed ``bound``
         self.planner_moves = candidates.planner_moves(start.plan_input.planner) if "planner" in allowed.kinds else ()
-
-    def result(self, unknown: tuple[UnknownOperator, ...]) -> Fitted:
-        self.goal = self.capacity
-        if self.fits(self.best):
-            self.remove_small_moves()
-        answer: Answer = "fits" if self.fits(self.best) else "cannot" if self.is_impossible else "open"
-        plans_and_bounds = self.start, self.best, self.bound, self.total_bound, self.curve
-        stopped = self.watch.stopped
-        return Fitted(answer, self.capacity, *plans_and_bounds, self.flops, stopped, unknown, self.allowed)
 
     def search(self) -> None:
         """Try the kinds of moves, those without cost first, until a plan fits, none can fit, or the search is stopped.
@@ -194,13 +192,6 @@ class _FitSearch:
                     self.best = candidate
                     return
             count //= 2
-
-    def limiting_operators(self) -> tuple[UnknownOperator, ...]:
-        """Return the operators with unknown properties, if their properties could improve the answer."""
-        fits = self.fits(self.best)
-        if (fits and not self.best.cost.weight) or (not fits and self.is_impossible and self.order is None):
-            return ()
-        return unknown_operators(self.start.liveness.timeline, self.allowed.kinds)
 
     def try_planner(self) -> None:
         if self.planner_moves:
