@@ -25,6 +25,18 @@ from tmmu_core.plans.model import U64, Plan
 Answer = Literal["fits", "cannot", "open"]  # "open": found no plan that fits and no proof that none exists
 DEFAULT_KINDS: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
 """Kinds of moves that are allowed by default: those that change neither the results nor the alignment."""
+COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
+"""Figures of a module in bytes.
+
+``activations``: results of the forward pass that the backward pass of the initial or the fitted graph reads. They are
+the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted plan, without
+persistent ones and without arenas that the capacity does not limit.
+"""
+LOSS_OPERATORS = ("log_softmax", "nll_loss", "cross_entropy")  # parts of the names of loss operators
+CHUNKED_LOSS = (
+    "The logits and their log-softmax determine the peak: compute head and cross-entropy in chunks of tokens, each "
+    "under torch.utils.checkpoint, so that only one chunk's logits are live."
+)
 
 
 @dataclass(frozen=True)
@@ -165,15 +177,6 @@ class Fitted:
         return max(self.bound.bytes, self.proven_bytes)
 
 
-COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
-"""Figures of a module in bytes.
-
-``activations``: results of the forward pass that the backward pass of the initial or the fitted graph reads. They are
-the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted plan, without
-persistent ones and without arenas that the capacity does not limit.
-"""
-
-
 def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> dict[str, dict[str, int]]:
     """Return module path → column of ``COLUMNS`` → bytes; empty if the graph has no backward pass. O(operands).
 
@@ -222,13 +225,6 @@ def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[i
         count, total = found.get(group, (0, Counter()))
         found[group] = count + 1, total + Counter(row)
     return dict(sorted(found.items(), key=lambda row: -row[1][1]["activations"]))
-
-
-LOSS_OPERATORS = ("log_softmax", "nll_loss", "cross_entropy")  # parts of the names of loss operators
-CHUNKED_LOSS = (
-    "The logits and their log-softmax determine the peak: compute head and cross-entropy in chunks of tokens, each "
-    "under torch.utils.checkpoint, so that only one chunk's logits are live."
-)
 
 
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:

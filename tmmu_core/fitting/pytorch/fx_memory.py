@@ -27,6 +27,16 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.graph.model import Graph, Node, Tensor
 
+_ROWS_ARGUMENT = {torch.ops.aten.embedding_dense_backward.default: 2}
+"""Operator whose scratch memory depends on the values of its indices → position of the argument with the row count."""
+_measured: dict[str, int] = {}  # operator, layouts of its arguments and settings of PyTorch, as text → scratch bytes
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+STEP = "optimizer.step"
+PLANNED_STEP = 1000.0  # number of the planned step; it is high, because ``RAdam`` allocates more from step 6 on
+Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
+"""A name in ``OPTIMIZERS``, an optimizer, or a function from the parameters to an optimizer. Of a given optimizer, the
+class, the options and the choice of parameters are used."""
+
 
 def gpu_bytes(device: Any, which: str) -> int:
     """Return the bytes requested from PyTorch's allocator on a GPU: ``"current"``, or ``"peak"`` since its reset."""
@@ -84,11 +94,6 @@ class LiveBytes(TorchDispatchMode):
             if storage.expired():
                 del self.live[address]
                 self.held_bytes -= size
-
-
-_ROWS_ARGUMENT = {torch.ops.aten.embedding_dense_backward.default: 2}
-"""Operator whose scratch memory depends on the values of its indices → position of the argument with the row count."""
-_measured: dict[str, int] = {}  # operator, layouts of its arguments and settings of PyTorch, as text → scratch bytes
 
 
 @dataclass(frozen=True)
@@ -170,15 +175,6 @@ def with_scratch(graph: Graph, scratch: Mapping[str, int]) -> Graph:
     tensors = [Tensor(*outputs, (scratch[name],), "uint8", "workspace") for name, outputs in added.items()]
     nodes = [msgspec.structs.replace(node, outputs=node.outputs + added.get(node.node_id, ())) for node in graph.nodes]
     return msgspec.structs.replace(graph, tensors=(*graph.tensors, *tensors), nodes=tuple(nodes))
-
-
-OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-STEP = "optimizer.step"
-PLANNED_STEP = 1000.0  # number of the planned step; it is high, because ``RAdam`` allocates more from step 6 on
-
-Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
-"""A name in ``OPTIMIZERS``, an optimizer, or a function from the parameters to an optimizer. Of a given optimizer, the
-class, the options and the choice of parameters are used."""
 
 
 def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:

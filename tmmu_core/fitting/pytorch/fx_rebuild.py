@@ -23,6 +23,9 @@ from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.graph.model import Graph, Node
 
 Generator: TypeAlias = torch.Generator | str  # a generator, or a device whose default generator is meant
+TAGS = ("partitioner_tag", "recompute", "ac_graph_id")  # metadata for other partitioners, wrong after reordering
+BATCH_NORM_NO_STATS = torch.ops.aten._native_batch_norm_legit.no_stats
+"""Training batch norm without running statistics; its results equal the first three of the original operator."""
 
 
 def state_bytes(device: str) -> int:
@@ -74,11 +77,6 @@ def from_host(host: torch.Tensor, device: str) -> torch.Tensor:
     """Return a copy of ``host`` on ``device``."""
     tensor = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device=device)
     return tensor.copy_(host, non_blocking=tensor.device.type == "cuda")
-
-
-TAGS = ("partitioner_tag", "recompute", "ac_graph_id")  # metadata for other partitioners, wrong after reordering
-BATCH_NORM_NO_STATS = torch.ops.aten._native_batch_norm_legit.no_stats
-"""Training batch norm without running statistics; its results equal the first three of the original operator."""
 
 
 def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -> tuple[Any, Any]:

@@ -33,6 +33,7 @@ Mask = NDArray[np.bool_]
 NEVER = np.int64(2**62)
 MOST_BYTES, MOST_NODE_FLOPS = 2**62, 2**61
 """Maximum bytes counted for all storages, and FLOPs for a node, so that sums stay within 64 bits."""
+HUB = 4  # minimum number of links of a hub; a hub does not connect its neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,9 +194,6 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
     np.add.at(fixed, storages.arena[storages.persistent], size[storages.persistent])
     np.maximum.at(padding, storages.arena, np.array([min(added, most) for _, added in padded], np.int64))
     return size, fixed, padding
-
-
-HUB = 4  # minimum number of links of a hub; a hub does not connect its neighbours
 
 
 def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:

@@ -25,6 +25,7 @@ STATE = "@state"
 BACK, COPY_OUT, OFFLOADED = "@back", "@copy_out", "@offload"
 
 Drop = tuple[str, str]  # a tensor, and the node after which it is dropped (``n0@remat``: every recomputing run)
+HINT = "Name a tensor that one node computes, and a node that reads it."
 
 
 def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
@@ -64,9 +65,6 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
     extended = choice.dropping(codes)
     extended.offloaded[offloaded] = True
     return extended
-
-
-HINT = "Name a tensor that one node computes, and a node that reads it."
 
 
 def _rejected(what: str, tensor: str, node_id: str, hint: str = HINT) -> InvalidIrShapes:

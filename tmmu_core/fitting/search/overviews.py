@@ -22,6 +22,7 @@ from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
 MOST_PLANNED = 8  # maximum number of moves of one kind that are planned
+POINTS = 8  # number of capacities from the smallest plan without cost down to the lower bound
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,6 @@ def _single_moves(start: Candidate, kind: Kind, watch: Watch) -> Iterator[Move]:
         yield from (replace(move, bytes=n) for move in single_moves(plan_input) if (n := saved.get(move.nodes[0], 0)))
     elif kind in COSTLY:
         yield from COSTLY[kind].single_moves(plan_input)
-
-
-POINTS = 8  # number of capacities from the smallest plan without cost down to the lower bound
 
 
 def curve(

@@ -32,6 +32,11 @@ from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
+MOST_PARTS = 2**20  # largest size of a mesh axis that is tried
+EVERY_SIZE_UP_TO = 16  # all these sizes are tried first; of larger ones, powers of two and divisors of dimensions
+WHY = "each rank stores and computes its part; communication is part of the model"
+IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})  # errors that depend on the size of the axis
+
 
 def largest_that_fits(
     graph: Graph,
@@ -130,12 +135,6 @@ def _extrapolate(values: list[Any], increase: int) -> Any:
     if number < 0:
         raise ValueError
     return number
-
-
-MOST_PARTS = 2**20  # largest size of a mesh axis that is tried
-EVERY_SIZE_UP_TO = 16  # all these sizes are tried first; of larger ones, powers of two and divisors of dimensions
-WHY = "each rank stores and computes its part; communication is part of the model"
-IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})  # errors that depend on the size of the axis
 
 
 def smallest_mesh(
