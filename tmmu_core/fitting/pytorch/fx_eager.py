@@ -4,8 +4,6 @@ Python variables and autograd's saved tensors keep storages alive beyond their l
 the recorder adds it to the inputs of the node that ran last.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """One training step of a module: traced, compiled in a fitted order, run and measured."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -29,6 +27,14 @@ from tmmu_core.graph.model import Graph
 
 _DEVICES = ("cpu", "cuda")  # kinds of devices of ``torch.autocast``
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+class Measured(NamedTuple):
+    """Results of one real step."""
+
+    peak_bytes: int
+    gradients: list[Any]  # a tensor or ``None`` for each parameter
+    buffers: list[Any]
 
 
 @dataclass(frozen=True)
@@ -268,14 +274,6 @@ def deterministic() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-
-
-class Measured(NamedTuple):
-    """Results of one real step."""
-
-    peak_bytes: int
-    gradients: list[Any]  # a tensor or ``None`` for each parameter
-    buffers: list[Any]
 
 
 def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimizer | None) -> TorchStep:

@@ -8,8 +8,6 @@ O(steps + operands). The loop over positions runs in the native library (``plann
 loaded, otherwise as plain Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,7 +34,7 @@ class Choice:
     offloaded: NDArray[np.bool_]  # shape (storages,): whether its drops are copied back instead of recomputed
 
     @classmethod
-    def nothing(cls, model: RecomputeModel) -> Choice:
+    def nothing(cls, model: RecomputeModel) -> "Choice":
         """Return the choice that keeps all storages."""
         return cls(np.zeros(0, np.int64), np.zeros(len(model.size), np.bool_))
 
@@ -52,19 +50,19 @@ class Choice:
         dropped[self.drops < 0] = model.in_idx[-1 - self.drops[self.drops < 0]]
         return dropped
 
-    def __or__(self, other: Choice) -> Choice:
+    def __or__(self, other: "Choice") -> "Choice":
         return replace(self.dropping(other.drops), offloaded=self.offloaded | other.offloaded)
 
-    def __sub__(self, other: Choice) -> Choice:
+    def __sub__(self, other: "Choice") -> "Choice":
         return Choice(np.setdiff1d(self.drops, other.drops, assume_unique=True), self.offloaded & ~other.offloaded)
 
-    def dropping(self, codes: Sequence[int] | I64) -> Choice:
+    def dropping(self, codes: Sequence[int] | I64) -> "Choice":
         """Return the choice with the drops ``codes`` added."""
         joined = np.concatenate([self.drops, np.asarray(codes, np.int64)])
         # With ``return_index``, NumPy sorts, which is fast here: almost all codes are in order. Else it hashes.
         return Choice(np.unique(joined, return_index=True)[0], self.offloaded.copy())
 
-    def without(self, codes: Sequence[int] | I64) -> Choice:
+    def without(self, codes: Sequence[int] | I64) -> "Choice":
         """Return the choice without the drops ``codes``."""
         return Choice(np.setdiff1d(self.drops, codes, assume_unique=True), self.offloaded.copy())
 
@@ -98,7 +96,7 @@ class Run:
     for_position: I64  # shape (steps,): the position that runs, or for which a node is recomputed or a storage copied
     lives: Lives  # live ranges and reads
 
-    def without_curves(self) -> Run:
+    def without_curves(self) -> "Run":
         """Return the result without the arrays of steps and lives."""
         return replace(self, live=np.zeros((len(self.peaks), 0), np.int64), for_position=NONE, lives=NO_LIVES)
 
@@ -108,7 +106,7 @@ class Run:
         return int(self.peaks.sum())
 
 
-def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> Run:
+def run(model: RecomputeModel, choice: Choice, tables: "Tables | None" = None) -> Run:
     """Simulate ``choice``. ``tables`` of an earlier simulation of the model are reused; else new ones are allocated.
 
     The choice is impossible if an operand cannot be restored, or if the tables are full.
