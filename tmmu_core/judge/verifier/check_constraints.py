@@ -1,8 +1,4 @@
-"""Check the constraints of a plan, its reuse cost, and the lower bound of this cost (contract §12, "Reuse costs").
-
-A plan states groups of tensors that prove its lower bound (the witness). For each group, :class:`CostBounds` computes
-one bound by counting cells of memory and one by trying offsets. The larger one counts.
-"""
+"""Check the constraints of a plan, its reuse cost, and the lower bound of this cost (contract §12, "Reuse costs")."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -147,7 +143,7 @@ class CostBounds:
             for i, j in combinations(range(len(units)), 2):
                 if costs := self._pair_costs(units[i], units[j], penalties):
                     edges[i, j], edges[j, i] = costs, [(size_b, size_a, cost) for size_a, size_b, cost in costs]
-            limits = arena.capacity_bytes, reserved
+            limits = arena.capacity_bytes, reserved  # of a bound by cells and one by offsets, the larger one counts
             bound += max(bound_by_counting(units, edges, *limits), bound_by_search(units, edges, *limits))
         for first, second in map(sorted, self.penalties):
             rows = [row for name in (first, second) for row in self.rows.get(name, ())]
@@ -190,9 +186,9 @@ class CostBounds:
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
     """Return a lower bound of the cost by counting cells; 0 without units or free cells, or over ``MOST_CELLS`` cells.
 
-    The bound is also 0 if two units have no cost for their largest tensors. The size of a cell is the greatest common
-    divisor of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share
-    cells. For each shared cell, a pair pays at least its penalty divided by the number of cells of its smaller unit.
+    It is also 0 if two units have no cost for their largest tensors. The size of a cell is the greatest common divisor
+    of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share cells: a
+    pair pays for each at least its penalty divided by the number of cells of its smaller unit.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():

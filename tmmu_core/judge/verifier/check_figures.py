@@ -274,12 +274,7 @@ def with_recomputed_bounds(plan: Plan, arenas: tuple[ArenaSummary, ...]) -> Plan
 
 
 def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> ArenaSummary:
-    """Return the arena with the part of its certificate that the recomputed bounds support.
-
-    ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed bound. The status becomes
-    ``claimed`` if a stated bound is not confirmed. Otherwise, ``optimal`` and ``claimed`` become ``optimal`` at the
-    bounds and ``feasible`` above them. ``incomplete`` stays.
-    """
+    """Return the arena with the part of its certificate that the recomputed bounds support."""
     stated_bound, status = arena.stated_bound_bytes, arena.status
     stated_cost_bound = arena.reuse_cost_lower_bound
     confirmed_cost_bound = None if stated_cost_bound is None else min(stated_cost_bound, cost_bound)
@@ -287,6 +282,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
     _, witness, step = next((row for row in bounds if row[0] == bound), (bound, (), -1))
     if stated_bound > bound and arena.witness:  # keep the file's witness: it may prove the stated bound with the graph
         witness, step = arena.witness, arena.witness_step
+    # A status with an unconfirmed bound is claimed, else optimal at the bounds and feasible above; incomplete stays.
     if (stated_bound > bound or confirmed_cost_bound != stated_cost_bound) and status != INCOMPLETE:
         status = CLAIMED
     elif status in (OPTIMAL, CLAIMED):

@@ -1,8 +1,4 @@
-"""Verify a finished plan: a plan that comes from a file, not from a planner of this process (contract §5, §11, §12).
-
-The arenas of an invalid plan get the status :data:`INVALID`. In a valid plan, the lower bound of an arena becomes at
-most the recomputed one. If the file states a larger bound, the status becomes ``claimed``.
-"""
+"""Verify a finished plan: a plan that comes from a file, not from a planner of this process (contract §5, §11, §12)."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple

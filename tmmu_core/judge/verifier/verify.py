@@ -1,7 +1,6 @@
 """Verify a plan of any planner or file (contract §1, §3, §4, §6; TMMU v2 I.E).
 
-The rules :data:`OWN_RULES` need only the plan. The rules of :mod:`.against_graph` also need its graph. The time is
-near-linear in rows, or quadratic with temporal exclusions.
+The rules of :mod:`.against_graph` also need its graph. Near-linear in rows, or quadratic with temporal exclusions.
 """
 
 from collections.abc import Iterator, Mapping

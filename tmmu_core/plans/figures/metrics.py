@@ -81,11 +81,8 @@ def reserved_bytes(plan: Plan, arena: str) -> int:
 def plan_metrics(
     arenas: Sequence[ArenaSummary], totals: Totals, *, retained: tuple[int, int] = (0, 0), allocation_time_ns: int = 0
 ) -> dict[str, Any]:
-    """Return ``Plan.metrics`` (TMMU v2 0.I and §7, contract §7).
-
-    ``retained``: see :func:`activation_retention`. ``max_live`` and ``internal_fragmentation_ratio`` use the sum of
-    the arenas' peaks, which may be at different steps.
-    """
+    """Return ``Plan.metrics`` (TMMU v2 0.I and §7, contract §7); ``retained``: see :func:`activation_retention`."""
+    # The peaks of the arenas may be at different steps; ``max_live`` and the fragmentation use their sum.
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
     return {
@@ -126,11 +123,9 @@ def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
-    """Return ``(bytes kept past the last forward use, bytes of all activations)``, the parts of the retention ratio.
-
-    An activation is a planned tensor of role ``activation`` that is not a view. Its last forward use is the last step
-    at which a ``forward`` node reads it or a view of it; else its birth. Graph outputs do not count as kept.
-    """
+    """Return ``(bytes kept past the last forward use, bytes of all activations)``, the parts of the retention ratio."""
+    # The last forward use is the last step at which a ``forward`` node reads the activation or a view of it; else its
+    # birth. Views are no activations, and graph outputs do not count as kept.
     timeline, index = liveness.timeline, liveness.timeline.index
     is_activation = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)
     last_use = np.maximum(liveness.birth, 0)

@@ -45,11 +45,7 @@ class BetterPlanner:
 
 
 def better_than(plan: Plan, source: Solution | PlanningResult) -> BetterPlanner | None:
-    """Return the result of a short deterministic search by ``auto``, or ``None`` if it saves less than 1 percent.
-
-    The result is also ``None`` for a plan that is not searched: a minimal plan, a plan of ``auto``, more than
-    ``MOST_STORAGES`` storages, hashed addresses, constraints, or arenas that the planner defines.
-    """
+    """Return the result of a short deterministic search by ``auto``; ``None`` below 1 percent, or without a search."""
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
     is_comparable = not plan.own_arenas and plan.places != "sparse" and plan.constraints is None

@@ -1,8 +1,6 @@
 """Several plans of one graph: for sizes of a dimension, iterations (TMMU v2 II.H), and ranks (TMMU v2 II.I).
 
-The graph is sharded *as run*: its backward pass is synthesised first, so that the spec can contain gradients. The plans
-of all ranks have the ``ir_hash`` of the global graph; ``rank``, ``world_size`` and ``shard_spec_hash`` make the plan
-hash of each rank unique. Ranks with equal shares are planned once.
+The plans of all ranks have the ``ir_hash`` of the global graph. Ranks with equal shares are planned once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -215,7 +213,7 @@ def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, P
     spec = read_spec(request.shard_spec or {})
     world = check_world(spec, request.world_size, rank)
     request = with_arena_settings(graph, request.with_defaults(graph))
-    timeline = timeline_of(graph, request)
+    timeline = timeline_of(graph, request)  # with the backward pass, so that the spec can contain gradients
     sharding = shard(timeline.graph, spec, request.dims)
     return sharding, request.but(world_size=world, order=timeline.order), canonical.ir_hash(graph)
 
