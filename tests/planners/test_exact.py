@@ -14,8 +14,14 @@ from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher
-from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, BranchingOrder, weighted_ranks
+from tmmu_core.planners.exact.branch_and_bound import (
+    FOUND,
+    INFEASIBLE,
+    OPENING_WEIGHTS,
+    BranchingOrder,
+    Searcher,
+    weighted_ranks,
+)
 from tmmu_core.planners.exact.driver import MAX_ENUMERATED_HANDOFFS, search_models
 from tmmu_core.planners.exact.search_model import Model, search_model, units_of
 from tmmu_core.planners.problem import UNLIMITED, Problem

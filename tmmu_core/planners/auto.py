@@ -17,7 +17,7 @@ Skyline runs fill memory from the bottom up, always at the lowest free offset (B
 whose lifetime is in the segment, it places the one of lowest rank there. If there is none, the segment rises to its
 lower neighbour. A run costs O(n · (n + steps)) array operations: less than a second for 10,000 storages.
 
-The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
+The ranks are weighted sums of four properties of a storage (:data:`OPENING_WEIGHTS`, then random weights).
 On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The crown
 (the storage of the bound's witness with the most padding) has the last rank. Large packings are turned over: all
 storages are placed again, highest end first (:mod:`.portfolio`). For large problems of up to 20,000 storages, as many
@@ -34,7 +34,7 @@ import numpy as np
 from tmmu_core.planners.bounds import Bound, bound_of, possible_extent
 from tmmu_core.planners.columns import Columns, align_up, columns, extent_of
 from tmmu_core.planners.exact import exact_from
-from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
+from tmmu_core.planners.exact.branch_and_bound import OPENING_WEIGHTS, weighted_ranks
 from tmmu_core.planners.exact.search_model import log2_fixed
 from tmmu_core.planners.native import library, native
 from tmmu_core.planners.portfolio import RUNS, TURNED_FROM, Best, best_greedy, crown_of, search, turned_over

@@ -2,7 +2,7 @@
 
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
-learn from conflicts (:mod:`.branching`). Each packing lowers the extent; a complete search without a packing raises the
+learn from conflicts. Each packing lowers the extent; a complete search without a packing raises the
 bound above the capacity searched. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates
 between branch and bound and large neighbourhood search (:mod:`.lns`).
 
@@ -24,8 +24,7 @@ from tmmu_core.base.components import DisjointSets
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, possible_extent
 from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column
-from tmmu_core.planners.exact.branch_and_bound import Searcher
-from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
+from tmmu_core.planners.exact.branch_and_bound import OPENING_WEIGHTS, Searcher, weighted_ranks
 from tmmu_core.planners.exact.driver import Component, ProgressLog, SearchRequest
 from tmmu_core.planners.exact.search_model import search_model
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
@@ -41,7 +40,7 @@ MIN_PEAK_FRACTION, MAX_PEAK_FRACTION = 0.1875, 0.5
 above the maximum, the attempt with the peak alone is skipped."""
 WHOLE = 0  # level of an attempt with all storages
 ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 13, 15, 11) for opening in (3, 0)))
-"""Level and branching order (an index into :data:`.branching.OPENING_WEIGHTS`) of each attempt. The *peak* is the
+"""Level and branching order (an index into :data:`OPENING_WEIGHTS`) of each attempt. The *peak* is the
 storages that are live at a step with at least level / 16 of the target in live bytes."""
 MAX_WHOLE_STEPS = 16  # an attempt with all storages needs a mean live range of at most this many compressed steps
 MIN_NODES, NODES_PER_STORAGE = 64, (16, 5)

@@ -8,8 +8,7 @@ from typing import Any
 from tmmu_core.planners.bounds import Bound, possible_extent
 from tmmu_core.planners.columns import Columns, align_up
 from tmmu_core.planners.exact import lns
-from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher
-from tmmu_core.planners.exact.branching import BranchingOrder, luby
+from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, BranchingOrder, Searcher, luby
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
 from tmmu_core.planners.problem import UNLIMITED, Meter
 

@@ -125,16 +125,6 @@ static I list_gaps(P p, I i, I order_row, I rows)
     return count;
 }
 
-/* The bytes of the widest gap for i; negative if every floor is above its ceiling. */
-static I widest_gap(P p, I i, I order_row, I rows)
-{
-    const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = list_gaps(p, i, order_row, rows);
-    I widest = -INFINITE;
-    for (I k = 0; k <= count; k++)
-        widest = larger(widest, ceiling[k] - floor[k]);
-    return widest;
-}
-
 static I omission_cost(P p, I i, I shortfall)
 {
     const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE);
@@ -145,10 +135,15 @@ static I omission_cost(P p, I i, I shortfall)
 /* The cost of omitting the first `count` units of a row from a packing. */
 static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
 {
-    const I *const omitted = WORK(omitted_row);
+    const I *const omitted = WORK(omitted_row), *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING);
     I cost = 0;
-    for (I k = 0; k < count; k++)
-        cost += omission_cost(p, omitted[k], UNIT(omitted[k], SIZE) - widest_gap(p, omitted[k], order_row, rows));
+    for (I k = 0; k < count; k++) {
+        const I i = omitted[k], gaps = list_gaps(p, i, order_row, rows);
+        I widest = -INFINITE; /* bytes of the widest gap; negative if every floor is above its ceiling */
+        for (I gap = 0; gap <= gaps; gap++)
+            widest = larger(widest, ceiling[gap] - floor[gap]);
+        cost += omission_cost(p, i, UNIT(i, SIZE) - widest);
+    }
     return cost;
 }
 

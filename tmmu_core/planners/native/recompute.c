@@ -137,22 +137,6 @@ static void find_delayed(const struct recompute *p)
     }
 }
 
-/* Run position k; return whether the tables have room. */
-static int run_position(const struct recompute *p, I k)
-{
-    struct totals *const t = p->totals;
-    if (!begin_step(p, k, k))
-        return 0;
-    p->first[k] = t->steps;
-    for (I o = p->out_ptr[k]; o < p->out_ptr[k + 1]; o++) {
-        p->life[p->out_idx[o]] = t->lives;
-        p->first_life[t->lives] = 1;
-        begin_life(p, p->out_idx[o]);
-    }
-    end_step(p);
-    return 1;
-}
-
 /* Drop storages after position k, the pending ones first; return whether the tables have room. */
 static int drop_after(const struct recompute *p, I k, I count)
 {
@@ -189,7 +173,18 @@ SHARED I tmmu_recompute(const struct recompute *p)
         for (I f = p->in_ptr[k]; f < p->in_ptr[k + 1] && count >= 0 && !p->delayed[k]; f++)
             if (p->dropped[p->in_idx[f]])
                 count = restore(p, p->in_idx[f], k, count);
-        if (count < 0 || (!p->delayed[k] && !run_position(p, k)) || !drop_after(p, k, count))
+        if (count < 0 || (!p->delayed[k] && !begin_step(p, k, k)))
+            return ABORTED;
+        if (!p->delayed[k]) {
+            p->first[k] = t->steps;
+            for (I o = p->out_ptr[k]; o < p->out_ptr[k + 1]; o++) {
+                p->life[p->out_idx[o]] = t->lives;
+                p->first_life[t->lives] = 1;
+                begin_life(p, p->out_idx[o]);
+            }
+            end_step(p);
+        }
+        if (!drop_after(p, k, count))
             return ABORTED;
     }
     return VALID;
