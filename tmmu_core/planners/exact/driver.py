@@ -14,7 +14,7 @@ from tmmu_core.planners.problem import UNLIMITED, Meter
 
 FULL_BUDGET_ENTRIES = 20_000
 """Number of entries up to which a component gets its whole budget; above, the budget falls as 1 / entries²."""
-MAX_TABLE_ENTRIES = 20_000_000  # ``Model.work`` beyond which a component is not searched
+MAX_TABLE_ENTRIES = 20_000_000  # units × (units + sections) beyond which a component is not searched
 AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
 """Kinds of target: the lower bound, the capacity, a capacity between bound and extent."""
 TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
@@ -104,7 +104,7 @@ class Component:
         models, relaxation = search_models(self.cols)
         # Extents are multiples of the grain. The largest multiple at or below the floor is low enough.
         low = max(self.first_bound.bytes, floor // models[0].grain * models[0].grain)
-        is_small = models[0].work <= MAX_TABLE_ENTRIES
+        is_small = len(models[0]) * (len(models[0]) + models[0].sections) <= MAX_TABLE_ENTRIES
         self.floor, self.is_open = floor, True
         self.turn = 0  # number of attempts of branch and bound
         self.variants = [_Variant(model, low) for model in models] if is_small else []  # empty: too large to search

@@ -63,11 +63,6 @@ class Model:
         traits = (self.fullest, np.diff(self.entry_of), self.max_height, self.length)
         return log2_fixed(np.array(traits))
 
-    @property
-    def work(self) -> int:
-        """Number of table entries that a search may need."""
-        return len(self) * (len(self) + self.sections)
-
 
 def log2_fixed(x: I64) -> I64:
     """Return log₂ of integers from 1 to 2^62, in units of 1/4096, rounded down, with integer arithmetic."""
