@@ -31,12 +31,9 @@ class Verdict:
 
     findings: tuple[Finding, ...] = ()
     checked: tuple[str, ...] = ()  # names of the rules that were checked
-    not_checked: tuple[tuple[str, str], ...] = ()
-    """``(rule, reason)`` of the rules that were not checked: not applicable, or an input is missing."""
-    arenas: tuple[ArenaSummary, ...] = ()
-    """The arenas with recomputed certificates; empty for a plan with invalid columns."""
-    examined: Literal["graph", "rows", "totals"] = "rows"
-    """What was checked: the plan's rows and its graph, only its rows, or only the totals of a digest."""
+    not_checked: tuple[tuple[str, str], ...] = ()  # ``(rule, reason)``: not applicable, or an input is missing
+    arenas: tuple[ArenaSummary, ...] = ()  # with recomputed certificates; empty for a plan with invalid columns
+    examined: Literal["graph", "rows", "totals"] = "rows"  # rows and graph, only rows, or only totals of a digest
 
     @property
     def ok(self) -> bool:

@@ -102,10 +102,8 @@ class Liveness:
     offset_in_storage: U64  # bytes from the storage's start; 0 except for views and in-place writes into views
     storages: Storages
     handoffs: I64  # shape (h, 3): granted in-place reuses as (step, from tensor, to tensor), in step order
-    taken: Mask
-    """Shape (h,): whether the output uses the input's bytes; all true until storages are placed."""
-    refusal_rows: I64
-    """Shape (r, 4): refused in-place reuses as (step, from tensor, to tensor, index into ``CONDITIONS``), by step."""
+    taken: Mask  # shape (h,): whether the output uses the input's bytes; all true until storages are placed
+    refusal_rows: I64  # shape (r, 4): refused reuses as (step, from, to, index into ``CONDITIONS``), by step
 
     @cached_property
     def refusals(self) -> tuple[Refusal, ...]:

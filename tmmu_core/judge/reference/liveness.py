@@ -1,8 +1,4 @@
-"""Compute live ranges, storages and in-place reuse of a graph by the text of contract §1 to §3.
-
-:func:`reference_liveness` follows the clauses of the contract and shares no code with the planners, so that the
-verifier can compare their plans with its result. The name of a storage is the id of its first-born member.
-"""
+"""Compute live ranges, storages and in-place reuse of a graph by the text of contract §1 to §3."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -115,8 +111,7 @@ class ReferenceLiveness:
     run: Run
     ranges: Ranges  # live ranges without in-place writes and in-place reuse
     birth: Mapping[str, int]  # tensor → its birth
-    death_without_reuse: Mapping[str, int]
-    """Tensor → death with in-place writes, but without in-place reuse: ``k + 1`` if the last read is at step k."""
+    death_without_reuse: Mapping[str, int]  # tensor → death with in-place writes, but without in-place reuse
     members: Mapping[str, list[str]]  # storage → its tensors
     storage_of: Mapping[str, str]  # tensor → storage
     offset: Mapping[str, int]  # tensor → bytes from the storage's start

@@ -25,8 +25,7 @@ RULES: dict[str, str] = {
 }
 
 OTHER_GRAPH = "the plan is of another graph: the ir_hash differs."
-OWN_ARENAS = "the plan defines its own arenas"
-"""Reason for not checking the rules about arenas: the planner chose the arenas itself."""
+OWN_ARENAS = "the plan defines its own arenas"  # reason for not checking the rules about arenas
 
 
 def examine(

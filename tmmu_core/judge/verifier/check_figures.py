@@ -195,8 +195,7 @@ def disjoint_bound(sizes: list[int], alignments: list[int]) -> int:
     return bound
 
 
-Bound = tuple[int, tuple[str, ...], int]
-"""A lower bound in bytes, its witness, and the step for which it was computed (−1: none)."""
+Bound = tuple[int, tuple[str, ...], int]  # bytes, the witness, and the step for which it was computed (−1: none)
 
 
 class Blocks:

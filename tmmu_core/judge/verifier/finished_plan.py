@@ -15,8 +15,7 @@ from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
 from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks, verify_plan
 from tmmu_core.plans.model import INVALID, Plan
 
-MAX_PAIRS = 50_000_000
-"""Maximum number of compared pairs in :func:`conflicting_rows`; if there are more, it misses some conflicts."""
+MAX_PAIRS = 50_000_000  # number of compared pairs above which :func:`conflicting_rows` misses some conflicts
 
 
 class FinishedPlan(NamedTuple):

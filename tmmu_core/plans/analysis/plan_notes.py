@@ -44,8 +44,7 @@ class Residence:
     """The memory of a storage, chosen by ``helia``, and the reason for it."""
 
     memory: str
-    decided_by: str
-    """``rule N`` (from 1), ``tensor`` (the tensor's ``arena``) or ``order`` (the first memory with room)."""
+    decided_by: str  # ``rule N`` (from 1), ``tensor`` (its ``arena``) or ``order`` (the first memory with room)
     spilled: str = ""  # reason why the storage is not in its preferred memory; empty if it is
 
 

@@ -94,8 +94,9 @@ Cost = Annotated[int, msgspec.Meta(ge=0)]
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An engine assignment: the engine of each node, and the costs of waits between engines."""
 
-    engines: dict[str, list[str]]
-    """Engine → patterns of operators or node ids (``*``, ``?``, ``[…]``); a node runs on the first match."""
+    engines: dict[
+        str, list[str]
+    ]  # engine → patterns (``*``, ``?``, ``[…]``) of operators or node ids; the first counts
     default: str  # engine of all other nodes
     cost: Cost = 1  # cost of a wait between two engines that are not in ``costs``
     costs: dict[str, Cost] = {}  # ``first>second`` → cost of a wait of the second engine for the first

@@ -74,8 +74,7 @@ class SlotOfStorage:
     slot: int
     backing: int
     largest: int  # row of the largest tenant, the first-born of equal ones; it has the size of the slot
-    occupied_below: tuple[tuple[int, int], ...]
-    """``(slot, row of its tenant)`` of the lower slots that are occupied at the storage's birth, by slot."""
+    occupied_below: tuple[tuple[int, int], ...]  # ``(slot, row of its tenant)`` of the lower slots in use at its birth
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,7 @@ class OffsetReasons:
     size: int
     position: int | None  # its position in the placement order of its arena, from 0; ``None`` if the order is unknown
     storages: int  # number of storages in the arena
-    blockers: tuple[Blocker, ...]
-    """Storages that block bytes below it, by start. If the order is known, only earlier storages."""
+    blockers: tuple[Blocker, ...]  # storages that block bytes below it, by start; in a known order, earlier ones
     free_ranges: tuple[tuple[int, int], ...]  # byte ranges ``[start, end)`` below it without a blocker, by start
     lowest: int  # the lowest free aligned offset, if all other storages keep their offsets
     slot: SlotOfStorage | None  # ``None`` in a plan without slots

@@ -99,8 +99,7 @@ class PlanStorages:
     alignment: U64
     birth: I64
     death: I64  # step after the last use of its bytes (:attr:`Plan.held_until`)
-    backing: U64
-    """Bytes of its slot: the size of its largest storage, and at least 1 in a plan with slots (contract §3)."""
+    backing: U64  # bytes of its slot: of the largest storage, at least 1 in a plan with slots (contract §3)
     slot_alignment: U64  # greatest alignment of the slot's storages, in bytes
 
 
@@ -189,10 +188,7 @@ def by_birth(plan: Plan, arena: str) -> list[int]:
 
 
 def live_bytes_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
-    """Return ``(bytes per node, bytes that no node wrote)`` of an arena's storages that are live at ``step``.
-
-    ``index``: of the graph as run. Array shape: (nodes,). The node that writes the head of a storage counts its bytes.
-    """
+    """Return ``(bytes per node, bytes that no node wrote)`` of the storages live at ``step``, by writer of the head."""
     by_node = np.zeros(len(index.node_ids) + 1, np.int64)  # the last element, −1, is for storages that no node writes
     for row, size in storages_alive(plan, step, arena):
         by_node[index.producer[index.tensor_of[plan.tensor_ids[row]]]] += size

@@ -37,8 +37,7 @@ class Totals:
     peak_step: int  # the first step with this peak
     extent_bytes: int  # sum of the extents: the bytes to reserve
     lower_bound_bytes: int  # sum of the lower bounds of the arenas: no plan has a smaller sum of extents
-    reserved_peak_bytes: int | None = None
-    """Most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
+    reserved_peak_bytes: int | None = None  # most bytes that a snapshot's allocator reserved; ``None``: no snapshot
     reuse_cost: int | None = None  # sum of the active reuse penalties; ``None`` for plans without reuse terms
 
     def as_dict(self) -> dict[str, int]:

@@ -28,8 +28,7 @@ from tmmu_core.plans.making.request_options import json_text
 from tmmu_core.plans.model import Plan
 
 BETTER = "auto"  # planner whose result is compared with the plan of the request
-MOST_STORAGES = 10_000
-"""Maximum number of storages for which :data:`BETTER` is tried; a greedy run of this size takes about 0.2 seconds."""
+MOST_STORAGES = 10_000  # maximum for which :data:`BETTER` is tried; a greedy run of this size takes 0.2 seconds
 SEARCH_NODES, MOST_SEARCHED_STORAGES = 500, 1_000
 """Maximum number of search nodes, and of storages for a search. With more storages, one greedy run is compared."""
 
@@ -69,10 +68,8 @@ class PlanningResult:
     plan: Plan
     solution: Solution | None = None  # ``None`` for an instance, which has no graph
     cut_from: bytes | None = None  # the ir_hash of the whole graph if only one rank is planned; else ``None``
-    warnings: tuple[str, ...] = ()
-    """For a graph, a sentence for each part of the request without effect, such as a rule without a match."""
-    problems: tuple[Problem, ...] = ()
-    """The problem of each arena of an instance, with the settings of the request; empty for a graph."""
+    warnings: tuple[str, ...] = ()  # for a graph, a sentence for each part of the request without effect
+    problems: tuple[Problem, ...] = ()  # of an instance, with the settings of the request; empty for a graph
 
     @cached_property
     def better(self) -> BetterPlanner | None:

@@ -79,8 +79,7 @@ class Iteration(NamedTuple):
 
     solution: Solution
     key: tuple[bytes, str, bytes]  # the replan key of TMMU v2 §10: ``(shape_envelope_hash, mode, arena_config_hash)``
-    replan: dict[str, Any] | None = None
-    """The trace record if the graph was planned again for this iteration; else ``None``."""
+    replan: dict[str, Any] | None = None  # the trace record if the graph was planned again for this iteration
 
 
 def replan_session(
