@@ -24,10 +24,7 @@ GRAD, REMAT = "@grad", "@remat"  # suffixes of synthesised tensors and nodes
 
 
 def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[Graph, list[str]]:
-    """Return the joint graph and its order: forward nodes of ``order``, their backward steps, then the other nodes.
-
-    ``order`` lists node ids. With ``retain`` false, backward steps read no saved tensors, as if all were dropped.
-    """
+    """Return the joint graph and its order: forward nodes of ``order``, their backward steps, then the other nodes."""
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}
     forward = [nodes[node_id] for node_id in order if nodes[node_id].phase == "forward"]
@@ -48,7 +45,8 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
             tensor = tensors[name]  # the gradient of a view owns its bytes
             gradients[name] = Tensor(name + GRAD, tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
         instr, outputs = node.instr and node.instr + GRADIENT, tuple([name + GRAD for name in written])
-        inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))  # only steps with edges read operands
+        # Only steps with edges read saved operands. With ``retain`` false, none do, as if all were dropped.
+        inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))
         inplace = node.inplace
         if inplace is not None and not isinstance(inplace, str):  # the permissions of the forward node, reversed
             tensor_pairs = ((node.outputs[o] + GRAD, node.inputs[i]) for i, o in inplace)

@@ -13,10 +13,7 @@ REMAT = "@remat"  # suffix of a recomputed tensor, and of the node that recomput
 
 
 def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Graph, list[str]]:
-    """Return the graph with backward nodes, and its order: forward, backward (in reverse order), all other nodes.
-
-    ``order`` lists node ids. Backward nodes read forward operands only with ``retain``.
-    """
+    """Return the graph with backward nodes, and its order: forward, backward (in reverse order), all other nodes."""
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     forward = [nodes[node_id] for node_id in order if nodes[node_id].phase == "forward"]

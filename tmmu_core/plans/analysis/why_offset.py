@@ -93,10 +93,7 @@ class OffsetReasons:
 
 
 def explain_offset(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> OffsetReasons:
-    """Explain the offset of the storage of ``tensor_id``. Raises ``KeyError`` for an unknown tensor.
-
-    ``order``: the storages of its arena in placement order (:func:`placed_in`), if known.
-    """
+    """Explain the offset of ``tensor_id``'s storage; ``order``: see :func:`placed_in`. Raises ``KeyError``."""
     s = storages_of(plan)
     k = int(plan.storage[plan.row_of[tensor_id]])
     offset, size = int(s.offset[k]), int(s.size[k])
@@ -202,11 +199,8 @@ class PlacementDifference:
 def first_different_placement(
     left: Plan, right: Plan, arena: str, orders: tuple[Sequence[int], Sequence[int]] | None = None, by: str = "birth"
 ) -> PlacementDifference | None:
-    """Return the first different placement in ``arena``; ``None`` if all are equal or a plan lacks the arena.
-
-    ``orders`` are the storages of the arena in the placement order of each plan; ``by`` is the name of this order.
-    Without orders, the storages are compared in the normative order (contract §1: birth, −bytes, id).
-    """
+    """Return the first different placement in ``arena``; ``None`` if all are equal or a plan lacks the arena."""
+    # ``by`` names the placement order of ``orders``; without orders, the normative order is used (contract §1).
     if arena not in left.arena_of or arena not in right.arena_of:
         return None
     orders, by = (orders, by) if orders else ((by_birth(left, arena), by_birth(right, arena)), "birth")

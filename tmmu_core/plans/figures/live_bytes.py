@@ -14,10 +14,8 @@ from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 
 def live_bytes_of(birth: I64, death: I64, size: U64, steps: int | I64) -> U64:
-    """Return an array of shape (steps,): the sum of ``size`` (bytes) over the ranges ``[birth, death)`` at each step.
-
-    ``steps``: their number, or :attr:`CurvePoints.steps`. Raises ``AllocationOverflow`` for a sum past 2^64 − 1.
-    """
+    """Return the sum of ``size`` over the ranges at each step, shape (steps,). Raises ``AllocationOverflow``."""
+    # ``steps``: their number, or ``CurvePoints.steps``
     step_of = range(steps) if isinstance(steps, int) else steps
     curve = _curve(birth, death, size, len(step_of))
     if curve.dtype == object and (over := np.flatnonzero(curve > U64_MAX)).size:

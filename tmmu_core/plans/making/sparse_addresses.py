@@ -4,8 +4,6 @@ In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ 
 virtual space; TMMU v2 (II.F) forbids hashes as addresses. The draft does not define the encoding. Here the arena is
 UTF-8, the slot eight bytes, most significant first, and the address the first ``bits`` bits of the digest, rounded down
 to the slot's alignment. This is the draft's ``MapToVirtualAddresses_v1``; its §0.B has another tag and adds the mode.
-
-Overlapping bytes of two slots are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
 
 from dataclasses import replace
@@ -53,7 +51,7 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
         sparse_address(plan.replay_token, plan.arenas[k].name, slot, bits=bits, alignment=alignment)
         for k, slot, _, alignment in slots
     ]
-    end, name_below = 0, ""
+    end, name_below = 0, ""  # overlaps are unlikely at 64 bits, common at 8
     for start, (k, slot, backing, _) in sorted(zip(addresses, slots, strict=True)):
         arena_name = plan.arenas[k].name
         name = f"slot {slot} of arena {arena_name!r}"
