@@ -145,7 +145,18 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
 
 def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[InputTensor]:
     specs = module.signature.input_specs
-    paths = _argument_names(module)
+    try:  # the call signature has a name for each tensor or value among the arguments
+        signature = module.module_call_graph[0]["signature"]
+        positional, by_name = msgspec.json.decode(signature["in_spec"])[1]["children_spec"]
+        argument_names = signature.get("forward_arg_names") or ()
+        paths = [
+            path
+            for k, child in enumerate(positional["children_spec"])
+            for path in _leaves(child, str(argument_names[k]) if k < len(argument_names) else f"input_{k}", 0)
+        ]
+        paths += _leaves(by_name, "", 0)
+    except (RecursionError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        paths = []  # the inputs keep their names in the graph
     arguments = [k for k, spec in enumerate(specs) if "user_input" in spec or "constant_input" in spec]
     labels = dict(zip(arguments, paths, strict=True)) if len(arguments) == len(paths) else {}
     for k, value in enumerate(module.graph.inputs):
@@ -157,22 +168,6 @@ def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weigh
             yield InputTensor(name, target, ROLES[kind], name, member, bool(member) and not entry.use_pickle)
         elif name:
             yield InputTensor(name, name, "input", labels.get(k, name))
-
-
-def _argument_names(module: schema.Module) -> list[str]:
-    """Return a name for each tensor or value among the program's arguments; none without a call signature."""
-    try:
-        signature = module.module_call_graph[0]["signature"]
-        positional, by_name = msgspec.json.decode(signature["in_spec"])[1]["children_spec"]
-        argument_names = signature.get("forward_arg_names") or ()
-        names = [
-            path
-            for k, child in enumerate(positional["children_spec"])
-            for path in _leaves(child, str(argument_names[k]) if k < len(argument_names) else f"input_{k}", 0)
-        ]
-        return [*names, *_leaves(by_name, "", 0)]
-    except (RecursionError, ValueError, TypeError, KeyError, IndexError, AttributeError):
-        return []  # the inputs keep their names in the graph
 
 
 def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:

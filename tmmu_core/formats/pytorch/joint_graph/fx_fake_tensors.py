@@ -172,10 +172,7 @@ class StandIns:
 
 
 def objects_as_containers(output: Any) -> Any:
-    """Return a module's output with unknown objects (a key-value cache) replaced by lists of their tensors.
-
-    Dataclasses in the output are registered as containers of PyTorch.
-    """
+    """Return a module's output with lists of tensors for unknown objects (a key-value cache); register dataclasses."""
     while classes := {type(leaf) for leaf in tree_leaves(output) if hasattr(type(leaf), "__dataclass_fields__")}:
         for each in classes:
             register_dataclass(each)

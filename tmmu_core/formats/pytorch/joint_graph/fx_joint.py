@@ -276,10 +276,7 @@ class JointReader(torch.fx.Interpreter):
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
-        """Return the function that flattens ``body``; ``inline``: the body runs once, in its caller's scope.
-
-        ``operands`` are the operands of the operator; those that are numbers are passed to the body unchanged.
-        """
+        """Return the function that flattens ``body`` with ``operands``; ``inline``: once, in its caller's scope."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)

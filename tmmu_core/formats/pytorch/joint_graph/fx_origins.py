@@ -7,7 +7,6 @@ which has the same autograd sequence number. ``graph/modules`` finds the submodu
 
 import contextlib
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -82,14 +81,6 @@ def layer_of_node(node: Any) -> str:
     """Return the layer of a traced node as the place of an error; ``""`` if it is not known."""
     origin = node.meta.get(KEY)
     return f"layer {'.'.join(origin.module)!r}" if origin is not None and origin.module else ""
-
-
-def layer_of_error(error: BaseException, module: Any) -> str:
-    """Return the innermost submodule that ran when ``error`` was raised, as the place of an error; else ``""``."""
-    paths = {id(part): name.removeprefix(WRAPPER) for name, part in module.named_modules()}
-    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
-    layers = [paths[id(names["self"])] for names in frames if id(names.get("self")) in paths]
-    return f"layer {layers[-1]!r}" if layers and layers[-1] not in ("", "module") else ""
 
 
 def _line() -> str:

@@ -106,15 +106,6 @@ def _restored(value: Any, items: Any) -> Any:
     return value
 
 
-class DataIsCopied(TorchFunctionMode):
-    """In this mode ``tensor.data = value`` writes to the tensor, because functional tensors ignore the assignment."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == torch.Tensor.data.__set__ and args[0].shape == args[1].shape:
-            return args[0].data.copy_(args[1])
-        return func(*args, **(kwargs or {}))
-
-
 def default_generators() -> tuple[torch.Generator, ...]:
     """Return the default generators of the CPU and, if it is in use, of the accelerator."""
     return (torch.default_generator, *getattr(torch.get_device_module(), "default_generators", ()))
@@ -133,11 +124,12 @@ def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
             generator.set_state(state)
 
 
-class RejectSeeding(TorchFunctionMode):
+class ForwardMode(TorchFunctionMode):
     """Mode that raises ``UnreadableInput`` if code sets the state of a default generator, at the next operator or exit.
 
     The mode sets a new seed at each operator, so it also detects code that restores an earlier state. The seeds change
-    no result, because a trace draws no numbers.
+    no result, because a trace draws no numbers. ``tensor.data = value`` writes to the tensor in this mode, because
+    functional tensors ignore the assignment.
     """
 
     seed = FIRST_SEED
@@ -156,6 +148,8 @@ class RejectSeeding(TorchFunctionMode):
             self._check()
             self.seed += 1
             self._set_seed()
+        if func == torch.Tensor.data.__set__ and args[0].shape == args[1].shape:
+            return args[0].data.copy_(args[1])
         return func(*args, **(kwargs or {}))
 
     def _set_seed(self) -> None:

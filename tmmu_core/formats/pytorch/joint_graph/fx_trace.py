@@ -124,10 +124,7 @@ def _has_gradient(values: Any) -> bool:
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
-    """Return the native graph of a module of :func:`with_loss`: a training step, or a forward pass in evaluation mode.
-
-    ``train``: return the training step. The module's own mode is restored.
-    """
+    """Return the graph of a module of :func:`with_loss`: a step (``train``), or a forward pass in evaluation mode."""
     modes = [(part, part.training) for part in module.modules()]
     for part in module.module.modules():
         part.training = train
@@ -238,7 +235,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with fx_state.state_restored(module) as changed, fx_state.DataIsCopied(), fx_state.RejectSeeding():
+        with fx_state.state_restored(module) as changed, fx_state.ForwardMode():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:
@@ -293,17 +290,22 @@ def _draw_in_memory_order(module: Any, mode: Any) -> None:
 
 def trace_error(error: Exception, name: str, module: Any = None) -> UnreadableInput:
     """Return the error of a module whose own code raises ``error`` under fake tensors."""
-    layer = "" if module is None else fx_origins.layer_of_error(error, module)
+    # The place is the innermost submodule that ran when the error was raised.
+    parts = () if module is None else module.named_modules()
+    paths = {id(part): path.removeprefix(fx_origins.WRAPPER) for path, part in parts}
+    running = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    layers = [paths[id(part)] for part in running if id(part) in paths]
+    layer = f"layer {layers[-1]!r}" if layers and layers[-1] not in ("", "module") else ""
     if isinstance(error, UnreadableInput):
         error.place = error.place or layer
         return error
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".")
     frames = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
-    # The place is the innermost line of the model, else of PyTorch's layers.
+    # The message has the innermost line of the model, else of PyTorch's layers.
     own_folder, torch_folder = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
     model = [each for each in frames if not {own_folder, torch_folder} & {*each[0].parents}]
-    layers = [each for each in frames if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
-    at = "".join(f", {path.name}:{number}" for path, number in (model or layers)[-1:])
+    builtin = [each for each in frames if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
+    at = "".join(f", {path.name}:{number}" for path, number in (model or builtin)[-1:])
     message = f"{type(error).__name__}{': ' if line else ''}{line}{at}"
     files = {path.name for path, _ in frames}
     hint = next((hint for mark, hint in _HINTS.items() if mark in message or mark in files), "")

@@ -243,14 +243,10 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
 
 
 def _add_traced_ranges(events: Events, rows: "array[int]") -> tuple[set[int], dict[int, int], int]:
-    """Add the live ranges of a trace to ``rows``.
-
-    Return the addresses that are allocated at the end, address → step of its first allocation after step 0, and the
-    number of steps.
-    """
+    """Add the live ranges of a trace to ``rows``; return the addresses in use at the end, reuses, number of steps."""
     # A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
     allocated: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
-    reused_at: dict[int, int] = {}
+    reused_at: dict[int, int] = {}  # address → step of its first allocation after step 0
     seen: set[int] = set()
     step = 0
     columns = (events.action, events.addr, events.size, events.stack, events.lane)
