@@ -125,12 +125,6 @@ def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:
     return next((each.fake_mode for each in tensors if hasattr(each, "fake_mode")), None) or shared_mode()
 
 
-def _usable(device: torch.device) -> torch.device:
-    """Return ``device`` if it is an accelerator of this machine, else the CPU."""
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    return device if accelerator is not None and accelerator.type == device.type else torch.device("cpu")
-
-
 class StandIns:
     """Replaces tensors by fake tensors; with ``real``, also tensors with data. Shared storages stay shared."""
 
@@ -141,12 +135,15 @@ class StandIns:
 
     def of(self, value: torch.Tensor) -> torch.Tensor:
         """Return the stand-in of ``value``, or ``value`` if it needs none."""
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        is_on_accelerator = accelerator is not None and accelerator.type == value.device.type
+        device = value.device if is_on_accelerator else torch.device("cpu")
         foreign = isinstance(value, FakeTensor) and value.fake_mode is not self.mode
         is_real = self.real and not isinstance(value, FakeTensor)
-        if value.layout is not torch.strided or not (foreign or is_real or _usable(value.device) != value.device):
+        if value.layout is not torch.strided or not (foreign or is_real or device != value.device):
             return value
         if id(value) not in self.tensors:
-            storage, device = value.untyped_storage(), _usable(value.device)
+            storage = value.untyped_storage()
             with self.mode, torch.no_grad():
                 if storage._cdata not in self.storages:
                     whole = torch.empty(int(storage.nbytes()), dtype=torch.uint8, device=device)

@@ -57,16 +57,13 @@ class RebuiltProgram:
             if each.role == "input":
                 self.example.append(tensors[key])
             else:  # a constant is a buffer too, so that the traced graph has its name
-                self._register(each.role, each.target, tensors[key])
-
-    def _register(self, role: str, path: str, value: torch.Tensor) -> None:
-        module = self.module
-        *parents, name = path.split(".")
-        for parent in parents:
-            if parent not in module._modules:
-                module.add_module(parent, torch.nn.Module())
-            module = module.get_submodule(parent)
-        (module.register_parameter if role == "parameter" else module.register_buffer)(name, value)
+                part = self.module
+                *parents, name = each.target.split(".")
+                for parent in parents:
+                    if parent not in part._modules:
+                        part.add_module(parent, torch.nn.Module())
+                    part = part.get_submodule(parent)
+                (part.register_parameter if each.role == "parameter" else part.register_buffer)(name, tensors[key])
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Run the program and return its tensor results; update the buffers and inputs that it mutates."""

@@ -66,8 +66,12 @@ def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     joined, total = _joined(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)), blocks.address)
     if max_bytes is None or total <= max_bytes:
         return joined, ""
-    if (found := _by_segment(blocks, max_bytes)) is not None:
-        return found, ""
+    segments = _segments(blocks)
+    if segments is not None:
+        start, size, birth, death, segment_of = segments
+        offset = _packed(birth, np.maximum(death, birth + 1), size, np.arange(len(birth)), max_bytes)
+        if offset is not None:
+            return offset[segment_of] + blocks.address - start[segment_of], ""
     if (found := _packed(blocks.birth, blocks.death, blocks.size, blocks.address, max_bytes)) is not None:
         return found, "offsets are packed, not the allocator's addresses"
     return joined, "offsets span all segments that ever existed"
@@ -84,23 +88,14 @@ def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
     return bases[k] + addresses - starts[k], int((ends - starts).sum())
 
 
-def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
-    """Return offsets of blocks within ``max_bytes`` that keep each segment whole; ``None`` if none are found."""
-    rectangles = _rectangles(blocks.events, blocks.segments)
-    if rectangles is None:
-        return None
-    start, end, birth, death = np.array(rectangles, np.int64).T
-    segment_of = _segment_of_block(blocks, start, end, birth, death)
-    if segment_of is None:
-        return None
-    packed = _packed(birth, np.maximum(death, birth + 1), end - start, np.arange(len(birth)), max_bytes)
-    return None if packed is None else packed[segment_of] + blocks.address - start[segment_of]
+def _segments(blocks: Device) -> tuple[I64, I64, I64, I64, I64] | None:
+    """Return start, size, birth and death of each segment, and the segment of each block (by its address and birth).
 
-
-def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, birth, death)`` per segment; ``None`` if there is none, or one changes size or vanishes."""
+    ``None`` if there is no segment, if one changes size or vanishes, or if a block is in no segment.
+    """
+    events = blocks.events
     mapped_at: dict[int, tuple[int, int]] = {}
-    rectangles = []
+    rows = []  # address, size, birth, death
     step = 0
     for action, addr, size in zip(events.action, events.addr, events.size, strict=True):
         if action == MAP:
@@ -109,30 +104,29 @@ def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, 
             reserved_size, since = mapped_at.pop(addr, (size, 0))
             if reserved_size != size:
                 return None
-            rectangles.append((addr, addr + size, since, step))
+            rows.append((addr, size, since, step))
         step += action in (ALLOC, FREE)
-    for segment in segments:
+    for segment in blocks.segments:
         reserved_size, since = mapped_at.pop(segment.address, (segment.total_size, 0))
         if reserved_size != segment.total_size:
             return None
-        rectangles.append((segment.address, segment.address + reserved_size, since, step + 1))
-    return None if mapped_at or not rectangles else rectangles
-
-
-def _segment_of_block(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
-    """Return the segment of each block, by the block's address and birth; ``None`` if a block is in no segment."""
+        rows.append((segment.address, reserved_size, since, step + 1))
+    if mapped_at or not rows:
+        return None
+    start, sizes, birth, death = np.array(rows, np.int64).T
     segment_of = np.full(len(blocks.address), -1, np.int64)
     changes = sorted({*birth.tolist(), *death.tolist()})
     times = np.maximum(np.searchsorted(changes, blocks.birth, side="right") - 1, 0)
     for k in np.unique(times).tolist():
         live = np.flatnonzero((birth <= changes[k]) & (changes[k] < death))
         live = live[np.argsort(start[live])]
-        rows = np.flatnonzero(times == k)
-        at = np.searchsorted(start[live], blocks.address[rows], side="right") - 1
+        at_time = np.flatnonzero(times == k)
+        at = np.searchsorted(start[live], blocks.address[at_time], side="right") - 1
         if not len(live) or at.min(initial=0) < 0:
             return None
-        segment_of[rows] = live[at]
-    return segment_of if (blocks.address + blocks.size <= end[segment_of]).all() else None
+        segment_of[at_time] = live[at]
+    is_inside = blocks.address + blocks.size <= (start + sizes)[segment_of]
+    return (start, sizes, birth, death, segment_of) if is_inside.all() else None
 
 
 def _packed(birth: I64, death: I64, size: I64, tie_breaker: I64, max_bytes: int) -> I64 | None:
