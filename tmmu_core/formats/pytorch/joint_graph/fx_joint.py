@@ -330,30 +330,24 @@ class JointReader(torch.fx.Interpreter):
             if isinstance(grad_of, descriptors.ParamAOTInput) and tensor_id is not None:
                 parameter = self.id_of[id(self.env[self.signature.placeholder_of[grad_of]])]
                 gradients_of.setdefault(parameter, []).append((tensor_id, self.env[node]))
-            elif tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
+            elif tensor_id is not None and not self.tensors[tensor_id].persistent:
                 self.outputs.append(tensor_id)
-        for parameter, gradients in gradients_of.items():
-            self.gradients[parameter] = self._gradient_of(parameter, gradients)
-            self.outputs.append(self.gradients[parameter])
+        written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}
+        for parameter, [(total, first), *others] in gradients_of.items():
+            # Eager mode sums the gradients of a tied parameter, which has one per name, in order. It copies a single
+            # gradient that no backward node computes, that another parameter also has, or that has other strides.
+            is_shared = total not in written or total in self.gradients.values()
+            if not others and (is_shared or not has_strides_of(first, self.value_of[parameter])):
+                total = self._add_gradient(f"{parameter}.grad_copy", "clone", parameter, [total], "none")
+            for name, value in others:
+                is_whole = [int(t.untyped_storage().nbytes()) == _layout_of(t).dense_bytes for t in (first, value)]
+                pairs = tuple((i, 0) for i, t in enumerate((first, value)) if is_whole[i] and t.is_contiguous())
+                reads = [total, name]
+                total = self._add_gradient(f"{parameter}.grad_sum", "add.Tensor", parameter, reads, pairs or "none")
+            self.gradients[parameter] = total
+            self.outputs.append(total)
         inputs = [new for new in self.mutated.values() if not self.tensors[new].persistent]
         self.outputs = list(dict.fromkeys([*self.outputs, *inputs]))  # a program may return an input that it writes
-
-    def _gradient_of(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
-        """Append the nodes by which eager mode computes a parameter's gradient from ``gradients``; return its id.
-
-        A tied parameter has a gradient per name, and eager mode sums these in order. It copies a single gradient that
-        no backward node computes, that another parameter also has, or whose strides are not those of the parameter.
-        """
-        (total, first), *others = gradients
-        written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}
-        is_shared = total not in written or total in self.gradients.values()
-        if not others and (is_shared or not has_strides_of(first, self.value_of[parameter])):
-            return self._add_gradient(f"{parameter}.grad_copy", "clone", parameter, [total], "none")
-        for name, value in others:
-            is_whole = [int(each.untyped_storage().nbytes()) == _layout_of(each).dense_bytes for each in (first, value)]
-            pairs = tuple((i, 0) for i, each in enumerate((first, value)) if is_whole[i] and each.is_contiguous())
-            total = self._add_gradient(f"{parameter}.grad_sum", "add.Tensor", parameter, [total, name], pairs or "none")
-        return total
 
     def _add_gradient(self, name: str, instr: str, parameter: str, reads: list[str], inplace: Any) -> str:
         """Insert a node that computes a gradient of ``parameter`` from ``reads``; return the id of the gradient."""
