@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -117,20 +118,15 @@ def _planned_instance(
     if instance.packing is not None:
         effect = f"discarded: {planner} places every buffer again" if packing is None else "kept; no planner ran"
         notes = (*notes, f"all {sum(map(len, problems)):,} offsets of the input are {effect}.")
-    plan_instance = partial(
-        plan_problem,
-        replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
-        planner=planner,
-        options=request.options if packing is None else {},
-        token=request.replay_token,
-        progress=progress,
-    )
+    source = replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes)
+    settings: dict[str, Any] = {"planner": planner, "options": request.options if packing is None else {}}
+    settings |= {"token": request.replay_token, "progress": progress}
     try:
-        plan = plan_instance()
+        plan = plan_problem(source, **settings)
     except ArenaTooSmall:
         if not over_limits:
             raise
-        plan = plan_instance(over_limits=True)
+        plan = plan_problem(source, **settings, over_limits=True)
     return PlanningResult(request, plan, problems=problems)
 
 
