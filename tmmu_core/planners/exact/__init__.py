@@ -254,14 +254,17 @@ def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[Component]:
     np.add.at(crossing, cols.part_lo + 1, 1)
     np.subtract.at(crossing, cols.part_hi, 1)
     period = np.cumsum(np.cumsum(crossing)[:k] == 0)  # births so far that no live range crosses
-    sets = DisjointSets(n + k + 1)
-    for i, number in zip(cols.storage_of_part.tolist(), period[cols.part_lo].tolist(), strict=True):
-        sets.join(i, n + number)
-    for i, row in enumerate(cols.extra_conflicts or ()):
-        for j, _ in row:
-            sets.join(i, j)
+    names = period[cols.part_lo]
+    if not cols.has_intervals:
+        sets = DisjointSets(n + k + 1)
+        for i, name in zip(cols.storage_of_part.tolist(), names.tolist(), strict=True):
+            sets.join(i, n + name)
+        for i, row in enumerate(cols.extra_conflicts or ()):
+            for j, _ in row:
+                sets.join(i, j)
+        names = sets.names()[:n]
     members: dict[int, list[int]] = {}
-    for i, name in enumerate(sets.names()[:n].tolist()):
+    for i, name in enumerate(names.tolist()):
         members.setdefault(name, []).append(i)
     parts = []
     for indices in members.values():
