@@ -76,8 +76,6 @@ def draw() -> None:
     page = st.navigation(pages, position="top")
     session = state.session()
     session.page = page.url_path or FIRST_PAGE
-    if session.page != FIRST_PAGE:
-        state.choose(tried=None)
     # The script for the browser history and the links. A click on a tensor link selects the tensor.
     on_event = state.listeners(ADDRESS, {"select": lambda name: state.choose(selected=str(name))})
     controls.component("tmmu_address", "address.js")(key=ADDRESS, height="content", **on_event)

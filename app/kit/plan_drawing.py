@@ -51,8 +51,7 @@ def draw(handle: PlanHandle, on: Mapping[str, Callable[[Any], None]], *, key: st
 
     Values: ``select``: ``{id, row, how}`` of the tensor (``id=None, row=-1`` for a cleared selection);
     ``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``: the name;
-    ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``; ``ghost``: ``{id, offset,
-    birth}`` of the box that the user drags.
+    ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``.
     """
     description = {"plan": handle.token, "events": sorted(on), **settings}
     controls.canvas_component(PLAN)(key=key, data=description, height="content", **state.listeners(key, on))
@@ -91,7 +90,6 @@ def canvas(
         "step": drawn_step(step) if step is not None and step < plan.steps else None,
         "span": chosen.span and drawn_range(chosen.span),
         "flags": [(drawn_step(t), text) for t, text in flags],
-        "ghost": tensor_card.ghost_settings(plan) if steps is None else None,
         "zoom": chosen.zoom,
         "height": 560,
         "link": "page",
@@ -106,8 +104,6 @@ def canvas(
         "arena": lambda arena: state.choose(arena=arena or ALL_ARENAS),
         "zoom": lambda edges: state.choose(zoom=edges and tuple(round(max(0.0, edge), 3) for edge in edges)),
     }
-    if steps is None:
-        callbacks["ghost"] = lambda place: tensor_card.try_offset(plan, place)
     draw(handle, callbacks, key=key, **settings | more)
 
 

@@ -1,6 +1,5 @@
 """Cards of the selected tensor (facts, reason of its offset, another offset, replay), and marks in the drawing."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -11,34 +10,11 @@ from app.session.planning import Shown
 from app.session.view_state import AROUND
 from app.texts import markup, numbers, tensor_text, totals_text
 from tmmu_core.base.escaping import for_markdown, natural_key
-from tmmu_core.plans.analysis.why_offset import OffsetEffect, explain_offset, offset_effect, on_grid
+from tmmu_core.plans.analysis.why_offset import explain_offset
 from tmmu_core.plans.figures.live_bytes import storages_alive, storages_of
 from tmmu_core.plans.model import Plan, rows_of_parts
 
 MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
-
-
-def tried_effect(plan: Plan) -> OffsetEffect | None:
-    """Return the tried offset and its conflicts; ``None`` without a tried offset or a selected tensor of the plan."""
-    chosen = state.choice()
-    if chosen.tried is None or chosen.selected not in plan.row_of:
-        return None
-    return offset_effect(plan, chosen.selected, *chosen.tried)
-
-
-def ghost_settings(plan: Plan) -> dict[str, Any] | None:
-    """Return the result of :func:`tried_effect` as input of the canvas; ``None`` without a result."""
-    if (effect := tried_effect(plan)) is None:
-        return None
-    fields = {name: getattr(effect, name) for name in ("offset", "birth", "legal", "extent")}
-    return {"id": plan.tensor_ids[effect.row], "conflicts": list(effect.conflicts), **fields}
-
-
-def try_offset(plan: Plan, place: Mapping[str, Any]) -> None:
-    """Store the place of a dragged box as the tried offset, rounded to the alignment."""
-    name = str(place["id"])
-    offset = on_grid(plan, name, int(place["offset"]))
-    state.choose(selected=name, tried=(max(0, offset), max(0, int(place["birth"]))))
 
 
 def _placements(shown: Shown) -> int:
@@ -114,11 +90,6 @@ def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool =
             st.switch_page("pages/graph/page.py")
     order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
     controls.linked_html(tensor_text.why_offset(plan, explain_offset(plan, name, order.storages), order))
-    if (effect := tried_effect(plan)) is None and is_plan_page:
-        st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
-    elif effect is not None:
-        controls.linked_html(markup.fragment("tried_place", plan=plan, tried=effect, most=tensor_text.MOST))
-        controls.button("Undo", "undo-offset", {"tried": None})
     replay_button(shown)
     certificate(shown)
 

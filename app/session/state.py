@@ -76,10 +76,8 @@ def choose(**changes: Any) -> None:
         new = Choice(**{"view": old.view, "colour": old.colour, **changes})
         current.error_cards, current.notice, current.drafts = [], "", {}
     elif new.problem != old.problem:
-        new = new.but(**{name: None for name in ("step", "replayed", "tried", "span") if name not in changes})
+        new = new.but(**{name: None for name in ("step", "replayed", "span") if name not in changes})
         current.error_cards = []
-    if new.selected != old.selected and "tried" not in changes:
-        new = new.but(tried=None)
     if new.selected not in ("", old.selected) and "arena" not in changes and new.arena != ALL_ARENAS:
         new = new.but(arena="")  # see ``arena_focus.follow_selection``
     current.choice = new

@@ -52,7 +52,6 @@ class Choice(PlanRequest):
     marked: str = ""  # ``witness`` (of the lower bound), ``late`` (long idle) or ``layer:<name>``
     step: int | None = None
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
-    tried: tuple[int, int] | None = None  # place (offset in bytes, first step) to try for the selected storage
     replayed: int | None = None  # number of placements that the replay shows; None: all placements
     zoom: tuple[float, ...] | None = None  # visible steps t0 to t1 and bytes or rows v0 to v1; None: all
     graph_part: str = ""  # part that Graph shows: ``model`` or ``around`` (the selection); empty: depends on the graph
@@ -94,7 +93,6 @@ _ALLOWED_VALUES: dict[str, tuple[str, ...]] = {"mode": MODES, "preset": PRESETS,
 _ALLOWED_VALUES |= {"colour": COLOURS, "graph_part": GRAPH_PARTS, "swapped": ("0", "1")}
 _RANGES = {  # field with several numbers → its format, for the warning about an invalid value
     "span": "Write two whole numbers first~end with first < end.",
-    "tried": "Write two whole numbers offset~step.",
     "zoom": "Write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
 }
 _MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots or rows
@@ -123,8 +121,6 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
     values: dict[str, Any] = {}
     warnings: list[str] = []
     field_of = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
-    if "capacity" not in query:
-        field_of["fit"] = "capacities"  # links of earlier versions
     for key, text in query.items():
         if key not in field_of:
             warnings.append(f"The link has the unknown key {key!r}. {strict.closest_hint(key, field_of)}")
@@ -133,11 +129,6 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
             values[field_of[key]] = _read(field_of[key], text)
         except (ValueError, UnreadableInput) as error:
             warnings.append(f"The link has an invalid value, {key}={text!r}. {getattr(error, 'message', error)}")
-    if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # links of earlier versions
-        try:
-            values["shard_spec"] = spec_of(values.get("shard", ""))
-        except UnreadableInput as error:
-            warnings.append(f"The link has an invalid value, rank={values.pop('rank')}. {error.message}")
     choice = Choice(**values)
     while (wrong := contradiction(choice)) is not None:
         warnings.append(f"The link has settings that exclude each other: {wrong.message} {wrong.hint}")
@@ -165,7 +156,7 @@ def _read(name: str, text: str) -> Any:
     else:
         numbers = tuple(map(strict.whole_number, parts))
     count = 4 if name == "zoom" else 2
-    is_rising = name == "tried" or all(low < high for low, high in zip(numbers[::2], numbers[1::2], strict=False))
+    is_rising = all(low < high for low, high in zip(numbers[::2], numbers[1::2], strict=False))
     if len(parts) != count or len(numbers) != count or not is_rising or max(numbers) > _MAX_EDGE:
         raise ValueError(_RANGES[name])
     return numbers

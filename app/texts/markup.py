@@ -43,8 +43,8 @@ def esc(text: object) -> str:
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """Return ``html`` with the page's ``query``, except the selected tensor and tried place, in its tensor links."""
-    kept = urlencode({key: text for key, text in query.items() if key not in ("tensor", "tried")}, errors="replace")
+    """Return ``html`` with the page's ``query``, except the selected tensor, in its tensor links."""
+    kept = urlencode({key: text for key, text in query.items() if key != "tensor"}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(kept)}&amp;tensor=') if kept else html
 
 

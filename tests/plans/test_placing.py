@@ -7,7 +7,7 @@ import tmmu
 from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.analysis.why_offset import explain_offset, first_different_placement, offset_effect, placed_in
+from tmmu_core.plans.analysis.why_offset import explain_offset, first_different_placement, placed_in
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 
@@ -76,17 +76,6 @@ def test_gap_that_is_too_small_is_listed() -> None:
     assert explain_offset(plan, "y").lowest == 0
 
 
-def test_ghost_has_its_conflicts_and_extent() -> None:
-    plan = solved("greedy").plan
-    tried = offset_effect(plan, "b", 32)
-    assert [plan.tensor_ids[row] for row in tried.conflicts] == ["a"]
-    assert (tried.legal, tried.planned_extent) == (False, 96)
-    higher = offset_effect(plan, "b", 96)
-    assert (higher.legal, higher.extent, higher.conflicts) == (True, 128, ())
-    later = offset_effect(plan, "a", 0, birth=99)
-    assert (later.birth, later.death) == (2, 4)  # cut to the timeline
-
-
 def test_first_decision_that_differs_is_found() -> None:
     slots, greedy = solved("slots").plan, solved("greedy").plan
     found = first_different_placement(slots, greedy, "activations")
@@ -104,10 +93,13 @@ def test_placement_order_holds_each_storage_once(planner: str) -> None:
 
 
 @given(plannable_cases())
-def test_ghost_at_the_lowest_offset_has_no_conflict(case: Case) -> None:
+def test_lowest_free_offset_is_free_and_not_above_the_offset(case: Case) -> None:
     plan = plan_graph(case.graph, planner="greedy", arenas=case.arenas, mode=case.mode, preset=case.preset).plan
+    s = storages_of(plan)
     for name in plan.tensor_ids[:6]:
         why = explain_offset(plan, name)
-        tried = offset_effect(plan, plan.tensor_ids[why.row], why.lowest)
-        assert tried.legal
         assert why.lowest <= why.offset
+        k, end = plan.storage[why.row], why.lowest + why.size
+        is_live = (s.arena == s.arena[k]) & (s.birth < s.death[k]) & (s.death > s.birth[k]) & (s.size > 0)
+        is_live[k] = False
+        assert not (is_live & (s.offset < end) & (s.offset + s.size > why.lowest)).any() or why.size == 0

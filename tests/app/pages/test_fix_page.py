@@ -30,7 +30,7 @@ def test_plan_over_its_capacity_is_drawn_with_the_excess(page: str) -> None:
     assert "exactly" not in html(at)  # tmmu plan rejects these limits
 
 
-@pytest.mark.parametrize("limits", [{"fit": "1"}, {"budget": "1GiB", "capacity": "activations=1"}])
+@pytest.mark.parametrize("limits", [{"capacity": "1"}, {"budget": "1GiB", "capacity": "activations=1"}])
 def test_impossible_fit_shows_its_reason(limits: dict[str, str]) -> None:
     at = opened("fit", graph="sample:dynamic_batch", **limits)
     assert "The plan fits" not in html(at)
@@ -40,7 +40,7 @@ def test_impossible_fit_shows_its_reason(limits: dict[str, str]) -> None:
 
 
 def test_fitted_plan_opens_beside_its_original() -> None:
-    at = opened("fit", graph="sample:mixed_sizes", fit=SMALLER)
+    at = opened("fit", graph="sample:mixed_sizes", capacity=SMALLER)
     assert "after 1 change, no extra cost" in title(at)
     at.button(key="fit-apply").click().run()
     assert at.query_params["planner"] == "auto"
@@ -49,7 +49,7 @@ def test_fitted_plan_opens_beside_its_original() -> None:
 
 
 def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
-    at = opened("fit", graph="sample:mixed_sizes", fit="1")
+    at = opened("fit", graph="sample:mixed_sizes", capacity="1")
     (table,) = [frame.value for frame in at.dataframe if "saved" in frame.value.columns]
     assert table["change"].tolist()[0] == "planner"
     assert table["saved"].tolist()[0] == 786_432 - 270_336
@@ -57,7 +57,7 @@ def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
 
 
 def test_requested_curve_reaches_the_bound() -> None:
-    at = opened("fit", graph=GRAPH, fit="1GiB")  # it fits as it is: one point, and no curve
+    at = opened("fit", graph=GRAPH, capacity="1GiB")  # it fits as it is: one point, and no curve
     at.button(key="fit-down").click().run()
     assert not at.exception
     assert not [button for button in at.button if button.key == "fit-down"]
@@ -139,7 +139,7 @@ def test_opened_plan_keeps_options_that_its_graph_lacks(options: dict[str, Any],
 
 
 def test_compare_shows_the_plan_that_the_fit_started_from_and_its_moves() -> None:
-    at = opened("fit", graph="sample:mixed_sizes", fit=SMALLER, planner="naive")
+    at = opened("fit", graph="sample:mixed_sizes", capacity=SMALLER, planner="naive")
     at.button(key="fit-apply").click().run()
     at = opened("compare", **at.query_params)
     start = planning.make_plan(Choice(source="sample:mixed_sizes", planner="naive")).plan

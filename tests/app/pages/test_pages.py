@@ -38,11 +38,9 @@ def test_list_has_the_colours_of_the_map() -> None:
         ("report", "Export resnet50"),
     ],
 )
-def test_page_has_its_claim_and_only_plan_links_a_tried_place(page: str, shown_text: str) -> None:
-    at = opened(page, graph="sample:resnet50", tensor="r12", tried="0~12")
+def test_page_has_its_claim(page: str, shown_text: str) -> None:
+    at = opened(page, graph="sample:resnet50", tensor="r12")
     assert shown_text in title(at)
-    assert ("tried" in at.query_params) == (page in ("peak", "fragmentation"))
-    assert "tried=" not in html(at)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,7 @@ SEEDS: dict[str, tuple[str, ...]] = {
     "shard": ('{"mesh":{"tp":8},"rules":[{"match":"*.weight","axis":0,"mesh":"tp"}]}',),
     "dims": ("B=4", "B=4,T=2"),
     "budget": ("1048576", "1MiB"),
-    "fit": ("8GiB", "4096"),
     "zoom": ("0~3.5~0~100", "1~2~3~4"),
-    "tried": ("128~2",),
     "shapes": ("8, 16*3, 40", "B=8; B=16"),
     "marked": ("witness", "layer:encoder"),
 }

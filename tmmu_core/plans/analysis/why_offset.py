@@ -13,7 +13,7 @@ import numpy as np
 from tmmu_core.planners.columns import columns, free_gap
 from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
 from tmmu_core.planners.problem import Problem, without_empty
-from tmmu_core.plans.figures.live_bytes import PlanStorages, by_birth, storages_of
+from tmmu_core.plans.figures.live_bytes import by_birth, storages_of
 from tmmu_core.plans.model import Plan, rows_of_parts
 
 BOTTOM_UP = "offset"
@@ -97,7 +97,12 @@ def explain_offset(plan: Plan, tensor_id: str, order: Sequence[int] | None = Non
     s = storages_of(plan)
     k = int(plan.storage[plan.row_of[tensor_id]])
     offset, size = int(s.offset[k]), int(s.size[k])
-    others = _live_together(s, k, int(s.birth[k]), int(s.death[k]))
+    # The other storages with bytes in the arena that are live together with this one, by start.
+    is_live = (s.arena == s.arena[k]) & (s.birth < s.death[k]) & (s.death > s.birth[k]) & (s.size > 0) & (size > 0)
+    is_live[k] = False
+    live = np.flatnonzero(is_live)
+    live = live[np.lexsort((s.head[live], s.offset[live]))]
+    others = list(zip(live.tolist(), s.offset[live].tolist(), (s.offset + s.size)[live].tolist(), strict=True))
     position = None if order is None else list(order).index(k)
     earlier = None if order is None else set(order[:position])
     blockers = tuple(
@@ -111,7 +116,8 @@ def explain_offset(plan: Plan, tensor_id: str, order: Sequence[int] | None = Non
             free_ranges.append((covered_end, start))
         covered_end = max(covered_end, end)
     row, storages = int(s.head[k]), plan.arenas[s.arena[k]].storages
-    lowest = free_gap([(start, end) for _, start, end in others], size, _alignment(plan, s, k))
+    alignment = max(int(s.alignment[k]), plan.arenas[s.arena[k]].alignment_bytes)
+    lowest = free_gap([(start, end) for _, start, end in others], size, alignment)
     slot = None
     if plan.has_slots:
         in_slot = np.flatnonzero((s.arena == s.arena[k]) & (s.slot == s.slot[k])).tolist()
@@ -121,67 +127,6 @@ def explain_offset(plan: Plan, tensor_id: str, order: Sequence[int] | None = Non
         occupied = sorted(zip(s.slot[below].tolist(), s.head[below].tolist(), strict=True))
         slot = SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]), tuple(occupied))
     return OffsetReasons(row, offset, size, position, storages, blockers, tuple(free_ranges), lowest, slot)
-
-
-def _alignment(plan: Plan, s: PlanStorages, k: int) -> int:
-    return max(int(s.alignment[k]), plan.arenas[s.arena[k]].alignment_bytes)
-
-
-def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tuple[int, int, int]]:
-    """Return ``(storage, start, end)``, by start, of other storages with bytes in k's arena, live in the range."""
-    is_live = (s.arena == s.arena[k]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[k] > 0)
-    is_live[k] = False
-    others = np.flatnonzero(is_live)
-    others = others[np.lexsort((s.head[others], s.offset[others]))]
-    return list(zip(others.tolist(), s.offset[others].tolist(), (s.offset + s.size)[others].tolist(), strict=True))
-
-
-@dataclass(frozen=True)
-class OffsetEffect:
-    """The effect of moving one storage to another offset or birth, while all other storages stay."""
-
-    row: int
-    offset: int
-    birth: int
-    death: int
-    conflicts: tuple[int, ...]  # rows of the storages that the moved storage would overlap, by start
-    aligned: bool  # whether the offset has the alignment of the storage and of its arena
-    extent: int  # extent that the arena would have, in bytes
-    planned_extent: int  # extent of the arena in the plan, in bytes
-
-    @property
-    def legal(self) -> bool:
-        """Whether the offset is aligned and the bytes are free."""
-        return self.aligned and not self.conflicts
-
-
-def offset_effect(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> OffsetEffect:
-    """Return the effect of ``offset`` (bytes) and of the first step ``birth`` on the storage of ``tensor_id``.
-
-    The live range keeps its length; ``birth`` is limited so that it fits the timeline. A negative offset becomes 0.
-    ``extent`` is the highest end of all storages of the arena. Raises ``KeyError`` for an unknown tensor.
-    """
-    s = storages_of(plan)
-    k = int(plan.storage[plan.row_of[tensor_id]])
-    steps = int(s.death[k] - s.birth[k])
-    birth = int(s.birth[k]) if birth is None else max(0, min(birth, plan.end - steps))
-    offset = max(0, offset)
-    end = offset + int(s.size[k])
-    is_other = s.arena == s.arena[k]
-    is_other[k] = False
-    row, death = int(s.head[k]), birth + steps
-    live = _live_together(s, k, birth, death)
-    conflicts = tuple(int(s.head[i]) for i, start, stop in live if start < end and offset < stop)
-    is_aligned = offset % _alignment(plan, s, k) == 0
-    extent = max(end, int((s.offset + s.size)[is_other].max(initial=0)))
-    planned_extent = plan.arenas[s.arena[k]].extent_bytes
-    return OffsetEffect(row, offset, birth, death, conflicts, is_aligned, extent, planned_extent)
-
-
-def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
-    """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``, the lower one on a tie."""
-    alignment = _alignment(plan, storages_of(plan), int(plan.storage[plan.row_of[tensor_id]]))
-    return max(0, (offset + (alignment - 1) // 2) // alignment * alignment)
 
 
 @dataclass(frozen=True)

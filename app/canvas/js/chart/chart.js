@@ -28,15 +28,13 @@ export const DEFAULTS = {
   reach: 0, // minimum height of each arena in the map in bytes, so that several maps have the same scale
   selected: null, compared: null, search: "", marked: null, // selected, compared: ids; marked: rows to highlight
   step: null, span: null, flags: [], // selected step and half-open range of steps; [step, text] of each flag
-  ghost: null, // a storage drawn at another offset and birth: {id, offset, birth, conflicts, legal, extent}
   toolbar: true, strip: true, title: true, // strip: the curve of live bytes
   height: 520, room: 0, // pixels; with `room`, the height is that of the window minus `room`, at least `height`
   transposed: false, zoom: null, // zoom: the visible [t0, t1, v0, v1]; null: all
   link: "", // group of drawings that share selection, step, range of steps and visible steps
 };
 
-/** A chart. The page sets `emit(event, value)`, which receives the events: see draw() in plan_drawing.py. The page may
- * also set `wants(event)`, which returns whether the page uses an event. */
+/** A chart. The page sets `emit(event, value)`, which receives the events: see draw() in plan_drawing.py. */
 export class Chart extends Drawing {
   constructor(parent) {
     super();
@@ -117,10 +115,6 @@ export class Chart extends Drawing {
     if (hasAny("view", "colour")) this.colouring = null;
     if (hasAny("search", "marked", "arena")) this.search();
     this.setRows(settings);
-    if (hasAny("ghost", "selected")) {
-      const row = this.plan.rowOf(state.ghost?.id);
-      this.ghost = row < 0 ? null : { ...state.ghost, row };
-    }
     if (hasAny("zoom")) this.pendingZoom = { zoom: state.zoom }; // layout() applies it
     this.showState();
     this.scheduleDraw("layout");
@@ -149,30 +143,6 @@ export class Chart extends Drawing {
   /** The window of the whole plan. */
   get full() {
     return { t0: 0, t1: Math.max(1, this.plan.steps), v0: 0, v1: this.scene.top };
-  }
-
-  /** Return {row, offset, birth} of the ghost at (x, y), else null. With `alt` and no ghost, use the selected box. */
-  draggedBox(x, y, alt) {
-    const row = this.ghost?.row ?? (alt ? this.selected : -1);
-    if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
-    const { offset, birth } = this.ghost ?? { offset: this.plan.offset[row], birth: this.plan.held(row).birth };
-    const [x0, y0, x1, y1] = this.plane.box(...this.ghostBox({ row, offset, birth }));
-    return contains({ x: x0, y: y0, w: x1 - x0, h: y1 - y0 }, x, y) ? { row, offset, birth } : null;
-  }
-
-  /** Return the box [t0, t1, v0, v1] of a row's storage at another offset and birth. */
-  ghostBox({ row, offset, birth }) {
-    const { plan, scene } = this, held = plan.held(row), v0 = scene.v0[row] - plan.offset[row] + offset;
-    return [birth, birth + held.death - held.birth, v0, v0 + scene.v1[row] - scene.v0[row]];
-  }
-
-  /** Move the ghost from `from` by `t` steps and `v` bytes. The page then sends the conflicts of the ghost. */
-  moveGhost(from, { t, v }) {
-    const held = this.plan.held(from.row), lastBirth = this.plan.steps - (held.death - held.birth);
-    const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
-    this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(lastBirth, birth)), conflicts: null };
-    this.send("ghost", { id: this.plan.id(from.row), offset, birth: this.ghost.birth }, 120);
-    this.scheduleDraw("over");
   }
 
   choose(name, value) {

@@ -32,25 +32,22 @@ export class ChartInput extends Input {
     if (point) chart.placeTip(point);
   }
 
-  /** Store what a drag moves: the end of a range of steps (from `spanStart`), a box (`box`), or else the picture. */
-  press([x, y], { altKey }) {
-    const { chart } = this;
-    this.box = chart.draggedBox(x, y, altKey);
-    this.spanStart = this.isInStrip(x, y) ? chart.plane.at(x, y).t : null;
+  /** Store what a drag moves: the end of a range of steps (from `spanStart`), or else the picture. */
+  press([x, y]) {
+    this.spanStart = this.isInStrip(x, y) ? this.chart.plane.at(x, y).t : null;
   }
 
   isInStrip(x, y) {
     return this.chart.strip && contains(this.chart.strip, x, y);
   }
 
-  drag([x, y], last, began) {
-    const { chart, spanStart, box } = this, { plane } = chart;
+  drag([x, y], last) {
+    const { chart, spanStart } = this, { plane } = chart;
     if (spanStart !== null) {
       const ends = [spanStart, plane.at(x, y).t], end = Math.min(chart.plan.steps, Math.ceil(Math.max(...ends)));
       chart.state.span = [Math.max(0, Math.floor(Math.min(...ends))), end];
       chart.scheduleDraw("over");
-    } else if (box) chart.moveGhost(box, plane.delta(x - began[0], y - began[1]));
-    else chart.pan(plane.delta(x - last[0], y - last[1]));
+    } else chart.pan(plane.delta(x - last[0], y - last[1]));
   }
 
   drop() {

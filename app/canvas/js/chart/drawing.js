@@ -110,7 +110,7 @@ const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is 
  *
  * Methods of a subclass; press() and drop() are optional. A point is [x, y] on the stage; a factor above 1 zooms in.
  *
- * hover(point or null), press(point, event), drag(point, last point, first point), drop(), click(point, event)
+ * hover(point or null), press(point), drag(point, last point), drop(), click(point, event)
  * wheel(factor, point, event)
  * keys(event): key → action */
 export class Input {
@@ -136,7 +136,7 @@ export class Input {
     chart.stage.setPointerCapture(event.pointerId);
     this.began = this.last = chart.at(event);
     this.isDrag = false;
-    this.press(this.began, event);
+    this.press(this.began);
   }
 
   onMove(event) {
@@ -149,7 +149,7 @@ export class Input {
     this.isDrag ||= Math.hypot(now[0] - began[0], now[1] - began[1]) > CLICK;
     if (!this.isDrag) return;
     this.last = now;
-    this.drag(now, last, began);
+    this.drag(now, last);
   }
 
   onUp(event) {

@@ -77,10 +77,9 @@ function streamlit({ data, parentElement, setTriggerValue }) {
   }
   if (!data) return;
   const { events = [], ...state } = data, wanted = new Set(events);
-  const chart = show(parentElement, { ...DEFAULTS, ...state }, (event, value) => {
+  show(parentElement, { ...DEFAULTS, ...state }, (event, value) => {
     if (wanted.has(event)) setTriggerValue(event, { value });
   });
-  chart.wants = (event) => wanted.has(event);
   return () => unmount(parentElement);
 }
 

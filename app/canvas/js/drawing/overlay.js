@@ -1,18 +1,18 @@
-// The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, the ghost (a storage at a
-// tried place), flags, selected step and range. With a separate canvas, a new selection does not redraw the picture.
+// The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, flags, selected
+// step and range. With a separate canvas, a new selection does not redraw the picture.
 
-import { CONFLICT, LETTER } from "../base/colours.js";
+import { LETTER } from "../base/colours.js";
 import { arrowHead, bordered, drawClipped, fillBox, Plane, stroke, strokeBox } from "../base/plane.js";
 import { rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const LEAST_FRAME = 5; // minimum width and height of a frame in pixels
 const FLAG_ROWS = 4;
 const MOST_MOVES = 12;
-const LEGAL = "#009E73", FLAG = "#7A3E9D";
+const FLAG = "#7A3E9D";
 
 /** Draw the overlay of a chart. The row numbers `selected`, `compared` and `hovered` of the chart are −1 for none. */
 export function drawOverlay(pen, frameState, chart) {
-  const { selected, compared, hovered, ghost, state } = chart, { x, y, w, h } = frameState.plot;
+  const { selected, compared, hovered, state } = chart, { x, y, w, h } = frameState.plot;
   drawClipped(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
     if (chart.other && state.show_baseline && frameState.scene.view === "map") {
       const rows = movedRows(frameState.plan, chart);
@@ -22,7 +22,6 @@ export function drawOverlay(pen, frameState, chart) {
     if (hovered >= 0) drawFrame(pen, frameState, hovered, [], 1);
     if (compared >= 0) drawFrame(pen, frameState, compared, [5, 3], 2);
     if (selected >= 0) drawFrame(pen, frameState, selected, [], 2);
-    if (ghost && frameState.scene.view === "map") drawGhost(pen, frameState, ghost, chart.ghostBox(ghost));
   });
   if (state.span) {
     const { plan, plane: { win }, look } = frameState, [first, end] = state.span;
@@ -83,29 +82,6 @@ function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
   const frame = [left, top, right, bottom].map(Math.round);
   bordered(pen, width, (isInner) => strokeBox(pen, frame, isInner ? dash : []));
-}
-
-/** Draw the box of the ghost, the storages that it conflicts with, and the arena size that it needs. */
-function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
-  const colour = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
-  for (const row of ghost.conflicts ?? []) {
-    const { birth, death } = plan.held(row);
-    mark(plane.visibleBox(birth, death, scene.v0[row], scene.v1[row]), CONFLICT, 0.35);
-  }
-  mark(plane.box(...box).map(Math.round), colour, 0.25, [6, 4]);
-  if (ghost.extent !== undefined) {
-    const top = scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent;
-    stroke(pen, plane.levelLine(top, ...box.slice(0, 2)), [6, 4]);
-  }
-
-  function mark(area, ink, alpha, dash) {
-    if (area[2] < area[0] || area[3] < area[1]) return;
-    pen.globalAlpha = alpha;
-    fillBox(pen, area, ink);
-    pen.globalAlpha = 1;
-    Object.assign(pen, { strokeStyle: ink, lineWidth: 2 });
-    strokeBox(pen, area, dash);
-  }
 }
 
 /** Return the moved rows to draw: all if there are at most MOST_MOVES, else only the selected and the hovered row. */
