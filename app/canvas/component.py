@@ -37,6 +37,17 @@ from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes, peak
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MOST_REUSES = 200  # maximum number of reuses that the canvas marks with their cost
+PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
+MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
+"""Global variable → the main module, whose exports are the value of the variable."""
+PALETTE = "palette.js"  # generated module: the constants of app.texts.palette
+WORKER = "worker.js"  # generated module: the script of the layout worker as a string
+WORKER_MODULE = "layout.js"  # the module of the layout worker; it runs after the layout library
+LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)
+_EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 
 
 @dataclass(frozen=True)
@@ -231,19 +242,6 @@ def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int6
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
-MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
-"""Global variable → the main module, whose exports are the value of the variable."""
-PALETTE = "palette.js"  # generated module: the constants of app.texts.palette
-WORKER = "worker.js"  # generated module: the script of the layout worker as a string
-WORKER_MODULE = "layout.js"  # the module of the layout worker; it runs after the layout library
-LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
-
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)
-_EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 
 
 @cache

@@ -25,6 +25,8 @@ T = TypeVar("T")
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
 """Words to cut, because a name in a file can have megabytes. In JSON output, only error records are cut."""
 _LONGEST_LINE = 20_000
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")
+"""Control characters, direction marks, and the ``#`` that starts a command in a CI log. All are escaped."""
 
 
 def _cut(value: Any) -> Any:
@@ -70,10 +72,6 @@ def write_json(value: Any) -> None:
     except UnicodeEncodeError:  # a file name that is not valid UTF-8
         data = msgspec.json.encode(escaped_surrogates(msgspec.to_builtins(value)))
     write_bytes(_json_for_log(msgspec.json.format(data, indent=2).decode()).encode() + b"\n")
-
-
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")
-"""Control characters, direction marks, and the ``#`` that starts a command in a CI log. All are escaped."""
 
 
 def _json_for_log(text: str) -> str:

@@ -32,6 +32,9 @@ INTERRUPTED = 130  # 128 + SIGINT
 VERBOSE = ("-v", "--verbose")  # options that list why each reader rejected a file
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # not reported as internal errors
+SHOWN_LIMITS = (limits.UNPACKED_BYTES, limits.VALUES, limits.TRACE_SECONDS, limits.SERVER_WORKERS)
+"""Limits that ``tmmu --help`` shows; ``docs/reference/settings.md`` lists all limits."""
+LOG = logging.getLogger("tmmu")
 
 
 class _TolerantFile(io.FileIO):
@@ -79,10 +82,6 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
 
-SHOWN_LIMITS = (limits.UNPACKED_BYTES, limits.VALUES, limits.TRACE_SECONDS, limits.SERVER_WORKERS)
-"""Limits that ``tmmu --help`` shows; ``docs/reference/settings.md`` lists all limits."""
-
-
 def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     """Return the typer application with the given commands."""
     app = typer.Typer(
@@ -116,9 +115,6 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         return SUCCESS
 
     return app
-
-
-LOG = logging.getLogger("tmmu")
 
 
 class _StderrHandler(logging.Handler):

@@ -20,6 +20,7 @@ FAINT = "rgba(125,136,150,0.22)"
 BAD = "#D55E00"
 LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}  # above the plot
 FEW_TICKS = 10  # length up to which an axis has a tick at each whole number; Plotly would add ticks at fractions
+LABEL_HEIGHT = 14  # height of a tick label in pixels
 
 
 class _TextFigure(go.Figure):
@@ -95,9 +96,6 @@ def steps_axis(end: int) -> dict[str, Any]:
     """Return the settings of a step axis from 0 to ``end`` with the labels ``#0 #1 #2``."""
     tick_distance = {"dtick": 1} if end <= FEW_TICKS else {}
     return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **tick_distance}
-
-
-LABEL_HEIGHT = 14  # height of a tick label in pixels
 
 
 def search_chart(points: Sequence[SearchPoint], nodes: int, *, height: int = 220) -> go.Figure:

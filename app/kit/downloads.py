@@ -32,6 +32,10 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, option_pairs, option_texts
 
 COMMAND_FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}  # option → file
+_WINDOWS_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)  # device names of Windows
+MAX_STEM_BYTES = 100  # a file name has at most 255 bytes, and may also contain an arena name
+MOST_TENSORS = 2_000  # maximum number of tensors of a plan that is offered as a part of its model file
+PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "ledger": "live bytes and waste"}
 
 
 def command(shown: Shown, before_option: str = " ") -> str:
@@ -97,18 +101,11 @@ def file_of(shown: Shown) -> str:
     return f"./{name}" if name.startswith("-") else name  # with "./", "-x" is not read as an option
 
 
-_WINDOWS_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)  # device names of Windows
-MAX_STEM_BYTES = 100  # a file name has at most 255 bytes, and may also contain an arena name
-
-
 def file_stem(name: str) -> str:
     """Return a valid file name without extension for a graph's name."""
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
     stem = safe.split(".")[0].lstrip("-").encode()[:MAX_STEM_BYTES].decode(errors="ignore")
     return f"{stem}_" if _WINDOWS_DEVICE.fullmatch(stem) else stem or "plan"
-
-
-MOST_TENSORS = 2_000  # maximum number of tensors of a plan that is offered as a part of its model file
 
 
 class Entry(NamedTuple):
@@ -189,9 +186,6 @@ def report(shown: Shown, baseline: Shown | None, current: Review, *, dark: bool 
         theme="dark" if dark else "light",
         section=ReviewSection(current, page_jobs.moves_of(shown.choice), payload.decode()),
     )
-
-
-PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "ledger": "live bytes and waste"}
 
 
 def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:

@@ -15,6 +15,12 @@ from tmmu_core.plans.figures.live_bytes import storages_alive, storages_of
 from tmmu_core.plans.model import Plan, rows_of_parts
 
 MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
+WITNESS, LONG_IDLE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
+LAYERS_FROM = {
+    "origins": "The model file contains the module of each node.",
+    "names": "Layers come from the node names.",
+    "parameters": "Layers come from the parameter names; nodes without parameters belong to the surrounding layer.",
+}
 
 
 def _placements(shown: Shown) -> int:
@@ -92,14 +98,6 @@ def panel_of_tensor(shown: Shown, *, on_graph_page: bool = False, device: bool =
     controls.linked_html(tensor_text.why_offset(plan, explain_offset(plan, name, order.storages), order))
     replay_button(shown)
     certificate(shown)
-
-
-WITNESS, LONG_IDLE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
-LAYERS_FROM = {
-    "origins": "The model file contains the module of each node.",
-    "names": "Layers come from the node names.",
-    "parameters": "Layers come from the parameter names; nodes without parameters belong to the surrounding layer.",
-}
 
 
 def layer_of(marked: str) -> str | None:

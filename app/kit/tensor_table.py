@@ -29,6 +29,7 @@ TITLES = {"hex": "offset (hex)"} | {n: f"{n} (B)" for n in ("size", "padded", "o
 WIDTHS: dict[str, Any] = {"tensor": "medium", "change": 230, "operator": 130, "details": "large"}
 WITHOUT_SEPARATORS = ("step", "slot", "order in slot")  # number columns without thousands separators
 Cell = tuple[int, str] | None  # row number and column name; ``None``: no cell
+MOST_ROWS = 5_000
 
 
 def clickable_table(
@@ -67,9 +68,6 @@ def show_table(frame: pd.DataFrame, **options: Any) -> None:
     for name in frame.select_dtypes(exclude="number"):
         escaped[name] = [for_cell(c) if isinstance(c, str) and c != INPUTS_STEP else c for c in frame[name]]
     st.dataframe(escaped, row_height=28, hide_index=True, **options)
-
-
-MOST_ROWS = 5_000
 
 
 def matching_rows(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:

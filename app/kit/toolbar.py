@@ -32,6 +32,34 @@ MODES = {
     "backward/remat_enabled": "training step, recompute",
 }
 FIXED = "A plan file keeps its settings. Open its graph to plan it again."
+ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
+CHOICES: dict[str, tuple[Any, ...]] = {"order": ORDERS, "fit": FITS, "minimise": (None, True, False)}
+NO_BOARD = "none (custom memories)"
+HELP = {
+    "order": "Order in which buffers are placed. The fit `free_list` always uses the order of first writes.",
+    "fit": "Gap in which a buffer is placed: the lowest, the tightest, or the first in a free list.",
+    "budget": "Maximum number of search nodes of each arena. The same budget gives the same plan on every machine.",
+    "iterations": "Number of changed placement orders to try.",
+    "rounds": "Number of rounds of each local search.",
+    "work": "Maximum number of offset comparisons of the exhaustive search.",
+    "minimise": "Whether to search for a smaller plan when a plan fits the capacity. Default: only without a capacity.",
+    "max_nodes": "Maximum number of search nodes of all arenas together. Default: no limit.",
+    "seed": "Seed of the planner's random numbers. It is not the seed of the replay token.",
+    "min_alignment": "Minimum alignment of every buffer in bytes, a power of two.",
+    "memories": "The memories of the device, in order of preference. Default: one memory per configured arena, or one "
+    "unlimited memory if no arena is configured.",
+    "rules": "The first matching rule selects the memory of a tensor.",
+}
+EXAMPLES = {
+    "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
+    "rules": '[{"role": "constant", "memory": "SRAM"}]',
+}
+GROUPS = {
+    "model": "Networks",
+    "lesson": "Lessons",
+    "instance": "Packing problems (live ranges and sizes, no graph)",
+    "given": "Plans of other tools",
+}
 
 
 def draw(chosen: Choice, opened: Opened) -> None:
@@ -104,30 +132,6 @@ def _menu(
     options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or hint, "width": 200}
     options |= state.bind(key, value, lambda name: state.choose(**changes(name)))
     st.selectbox(title, list(names), 0, names.__getitem__, **options)
-
-
-ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
-CHOICES: dict[str, tuple[Any, ...]] = {"order": ORDERS, "fit": FITS, "minimise": (None, True, False)}
-NO_BOARD = "none (custom memories)"
-HELP = {
-    "order": "Order in which buffers are placed. The fit `free_list` always uses the order of first writes.",
-    "fit": "Gap in which a buffer is placed: the lowest, the tightest, or the first in a free list.",
-    "budget": "Maximum number of search nodes of each arena. The same budget gives the same plan on every machine.",
-    "iterations": "Number of changed placement orders to try.",
-    "rounds": "Number of rounds of each local search.",
-    "work": "Maximum number of offset comparisons of the exhaustive search.",
-    "minimise": "Whether to search for a smaller plan when a plan fits the capacity. Default: only without a capacity.",
-    "max_nodes": "Maximum number of search nodes of all arenas together. Default: no limit.",
-    "seed": "Seed of the planner's random numbers. It is not the seed of the replay token.",
-    "min_alignment": "Minimum alignment of every buffer in bytes, a power of two.",
-    "memories": "The memories of the device, in order of preference. Default: one memory per configured arena, or one "
-    "unlimited memory if no arena is configured.",
-    "rules": "The first matching rule selects the memory of a tensor.",
-}
-EXAMPLES = {
-    "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
-    "rules": '[{"role": "constant", "memory": "SRAM"}]',
-}
 
 
 def draw_advanced(choice: Choice, opened: Opened) -> None:
@@ -212,14 +216,6 @@ def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:
     if value == default:
         del options[name]
     return options
-
-
-GROUPS = {
-    "model": "Networks",
-    "lesson": "Lessons",
-    "instance": "Packing problems (live ranges and sizes, no graph)",
-    "given": "Plans of other tools",
-}
 
 
 def draw_gallery() -> None:

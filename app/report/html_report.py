@@ -42,6 +42,15 @@ MOST_LIVE, MOST_CHANGED, MOST_FINDINGS = 120, 120, 40
 """Maximum number of rows of each table. The caption shows the total number of rows."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 PDF_SECONDS = 120
+NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110
+"""Pixels in a notebook: height of the arena map; total height of its heading, curve of live bytes and legend."""
+
+_NOTEBOOK = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
+<div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
+const state = {{ view: "map", link: "notebook", arena: {arena}, height: {height} }};
+const map = document.getElementById("map"), plan = tmmuCanvas.keepBase64("{packed}");
+plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}}));
+</script></body>"""
 
 
 @dataclass(frozen=True)
@@ -121,17 +130,6 @@ def viewer_page() -> bytes:
     """Return an HTML page (UTF-8) that opens finished plans and review files in the browser without a server."""
     page = (files(__package__) / "viewer.html").read_text(encoding="utf-8")
     return page.replace("/* style */", _style()).replace("/* script */", canvas_script(VIEWER)).encode()
-
-
-NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110
-"""Pixels in a notebook: height of the arena map; total height of its heading, curve of live bytes and legend."""
-
-_NOTEBOOK = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
-<div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
-const state = {{ view: "map", link: "notebook", arena: {arena}, height: {height} }};
-const map = document.getElementById("map"), plan = tmmuCanvas.keepBase64("{packed}");
-plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}}));
-</script></body>"""
 
 
 def notebook_view(plan: Plan, text: str) -> str:

@@ -32,6 +32,13 @@ LOOKS: dict[Theme, dict[str, str]] = {  # panel: background of the drawing area;
     "light": {"ground": "#ffffff", "panel": "#f4f6f8", "ink": "#111111", "text": "#333c45"},
     "dark": {"ground": "#0e1117", "panel": "#1a2029", "ink": "#f2f4f6", "text": "#d7dde3"},
 }
+ACCOUNT_LOOKS = {  # account → (name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)
+    "live": ("live", "#0072B2", ""),
+    "slot_rounding": ("slot rounding", "#E69F00", "M0 0L6 6"),
+    "alignment_gaps": ("alignment gaps", "#56B4E9", "M3 0V6"),
+    "holes": ("holes", "#CC79A7", "M0 6L6 0"),
+    "tail": ("tail", "#DADFE4", ""),
+}
 
 
 @dataclass(frozen=True)
@@ -184,15 +191,6 @@ def _drawn_boxes(
             label = short(name, int((right - left - 8) / LETTER_WIDTH))
             place = f'x="{left + 4:.1f}" y="{y + min(height / 2, 30) + 4:.1f}"'
             yield f'<text {place} style="fill:{ink_on(parts[-1][2])}">{escape(label)}</text>'
-
-
-ACCOUNT_LOOKS = {  # account → (name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)
-    "live": ("live", "#0072B2", ""),
-    "slot_rounding": ("slot rounding", "#E69F00", "M0 0L6 6"),
-    "alignment_gaps": ("alignment gaps", "#56B4E9", "M3 0V6"),
-    "holes": ("holes", "#CC79A7", "M0 6L6 0"),
-    "tail": ("tail", "#DADFE4", ""),
-}
 
 
 def patterns() -> Markup:

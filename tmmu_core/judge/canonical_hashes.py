@@ -19,6 +19,8 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, HASHED_IN_PARAMS, Graph, Node, T
 
 SlotRow = tuple[str, str, int]  # (tensor id, arena, slot)
 AddressRow = tuple[str, int, int]  # (arena, slot, offset)
+NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
+"""Field of :class:`Graph` that is not hashed → its default."""
 
 
 def encode(x: Any) -> bytes:
@@ -65,10 +67,6 @@ def ir_hash(graph: Graph) -> bytes:
         return hash_of(ir_object(graph))
     except (ValueError, RecursionError) as error:
         raise InvalidIrShapes(f"the graph has no hash: {error}.", reason="not_canonical") from error
-
-
-NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
-"""Field of :class:`Graph` that is not hashed → its default."""
 
 
 def ir_object(graph: Graph) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.liveness.timeline import I64, U64, Mask, Timeline, overflow, view_roots
 
+Write = tuple[int, int, int, int]  # (step, input, output that overwrites it, node), as numbers
+
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
@@ -90,9 +92,6 @@ class Groups:
     offset: U64  # bytes from the storage's start
     shared: Mask  # whether the storage has more than one member
     death: I64  # deaths after in-place writes: a tensor overwritten at step k dies at k
-
-
-Write = tuple[int, int, int, int]  # (step, input, output that overwrites it, node), as numbers
 
 
 def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:

@@ -24,6 +24,19 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 U64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
+REFUSAL_WORDS: dict[str, str] = {
+    "several_outputs": "the last reader writes several outputs",
+    "persistent": "the tensor is persistent",
+    "graph_output": "the tensor is an output of the graph",
+    "saved_for_backward": "the tensor is saved for the backward pass",
+    "alias_live": "another tensor of its buffer is still live, or the output has a buffer already",
+    "must_not_alias": "the two must not alias",
+    "other_arena": "the two are in different arenas",
+    "already_taken": "the output reuses another input",
+}
+"""Condition that refuses a permitted in-place reuse → its text (a clause after "because"), in checking order."""
+
+CONDITIONS: tuple[str, ...] = tuple(REFUSAL_WORDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +58,6 @@ class Timeline:
     def steps(self) -> int:
         """Number of steps T, with ``@inputs``."""
         return len(self.node_at)
-
-
-REFUSAL_WORDS: dict[str, str] = {
-    "several_outputs": "the last reader writes several outputs",
-    "persistent": "the tensor is persistent",
-    "graph_output": "the tensor is an output of the graph",
-    "saved_for_backward": "the tensor is saved for the backward pass",
-    "alias_live": "another tensor of its buffer is still live, or the output has a buffer already",
-    "must_not_alias": "the two must not alias",
-    "other_arena": "the two are in different arenas",
-    "already_taken": "the output reuses another input",
-}
-"""Condition that refuses a permitted in-place reuse → its text (a clause after "because"), in checking order."""
-
-CONDITIONS: tuple[str, ...] = tuple(REFUSAL_WORDS)
 
 
 @dataclass(frozen=True)

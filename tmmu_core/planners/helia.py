@@ -35,6 +35,31 @@ READ_ONLY_ROLES = frozenset({"parameter", "constant"})
 """Tensor roles of read-only data. Each member of a constant storage has one of these roles and no producing node."""
 BASE_ALIGNMENT = 16  # smallest base alignment of an arena, in bytes
 NEVER_FREED = 2**63 - 1  # death of a block that is never freed
+BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
+    "STM32H743": (
+        "ST DS12110 and RM0433, STM32H743xI: 128 KiB DTCM, 512 KiB AXI SRAM, 2 MiB flash (xG: 1 MiB)",
+        {"DTCM": (128, 0x20000000), "AXI_SRAM": (512, 0x24000000), "FLASH": (2048, 0x08000000)},
+    ),
+    "STM32F746": (
+        "ST DS10916 and RM0385, STM32F746xG: 64 KiB DTCM, 240 KiB SRAM1 and 16 KiB SRAM2 behind it, 1 MiB flash",
+        {"DTCM": (64, 0x20000000), "SRAM": (256, 0x20010000), "FLASH": (1024, 0x08000000)},
+    ),
+    "nRF52840": (
+        "Nordic nRF52840 Product Specification: 256 KiB RAM, 1 MiB flash",
+        {"RAM": (256, 0x20000000), "FLASH": (1024, 0)},
+    ),
+    "Raspberry Pi Pico": (
+        "RP2040 Datasheet 2.6: 264 KiB SRAM; Raspberry Pi Pico Datasheet: 2 MiB of QSPI flash",
+        {"SRAM": (264, 0x20000000), "FLASH": (2048, 0x10000000)},
+    ),
+}
+"""Board → ``(source of the figures, memories)``; memory → ``(KiB, address)``, in order of preference.
+
+Sizes include the memory of the program itself (code, stack, heap): subtract it from ``max_size``.
+"""
+Candidate = tuple[str, str, bool]
+"""``(memory, source, is requested)``: a memory for a storage, the memory that stores its contents before the first run,
+and whether a rule or the tensor names it."""
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,30 +159,6 @@ def _option_error(what: str, hint: str = "") -> InvalidIrShapes:
     return option_error(f"planner 'helia': {what}", hint or f"Options look like {example}.")
 
 
-BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
-    "STM32H743": (
-        "ST DS12110 and RM0433, STM32H743xI: 128 KiB DTCM, 512 KiB AXI SRAM, 2 MiB flash (xG: 1 MiB)",
-        {"DTCM": (128, 0x20000000), "AXI_SRAM": (512, 0x24000000), "FLASH": (2048, 0x08000000)},
-    ),
-    "STM32F746": (
-        "ST DS10916 and RM0385, STM32F746xG: 64 KiB DTCM, 240 KiB SRAM1 and 16 KiB SRAM2 behind it, 1 MiB flash",
-        {"DTCM": (64, 0x20000000), "SRAM": (256, 0x20010000), "FLASH": (1024, 0x08000000)},
-    ),
-    "nRF52840": (
-        "Nordic nRF52840 Product Specification: 256 KiB RAM, 1 MiB flash",
-        {"RAM": (256, 0x20000000), "FLASH": (1024, 0)},
-    ),
-    "Raspberry Pi Pico": (
-        "RP2040 Datasheet 2.6: 264 KiB SRAM; Raspberry Pi Pico Datasheet: 2 MiB of QSPI flash",
-        {"SRAM": (264, 0x20000000), "FLASH": (2048, 0x10000000)},
-    ),
-}
-"""Board → ``(source of the figures, memories)``; memory → ``(KiB, address)``, in order of preference.
-
-Sizes include the memory of the program itself (code, stack, heap): subtract it from ``max_size``.
-"""
-
-
 def options_of(board: str) -> dict[str, Any]:
     """Return the options of ``helia`` for a board. Constants stay in flash and are read there."""
     memories = [
@@ -203,11 +204,6 @@ class Region:
     def is_staged(self) -> bool:
         """Whether the contents are copied from another memory before the first run."""
         return self.source_memory != self.memory
-
-
-Candidate = tuple[str, str, bool]
-"""``(memory, source, is requested)``: a memory for a storage, the memory that stores its contents before the first run,
-and whether a rule or the tensor names it."""
 
 
 def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[Region]:

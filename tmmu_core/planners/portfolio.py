@@ -29,6 +29,11 @@ from tmmu_core.planners.problem import Meter, Packing, Problem, Progress, count_
 
 RUNS = tuple((order, fit) for fit in ("lowest", "tightest") for order in ORDERS)
 """Order and fit of each run. The fit ``free_list`` is left out, because it equals ``lowest`` in birth order."""
+DEFAULT_ITERATIONS = 400
+FULL_BUDGET_STORAGES = 2_000  # with more storages, the iterations are reduced in proportion, to at least 4
+MEMORY = 12  # number of extents that late acceptance remembers
+TURNED_FROM = 2_500  # minimum storages to turn packings over
+MOST_MOVED = 10  # maximum storages that an iteration moves in the order of a packing that is turned over
 
 
 @dataclass(frozen=True)
@@ -105,13 +110,6 @@ def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
     alignment = min((cols.align[i] for i in bound.witness), default=1)
     padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
     return alignment, max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)
-
-
-DEFAULT_ITERATIONS = 400
-FULL_BUDGET_STORAGES = 2_000  # with more storages, the iterations are reduced in proportion, to at least 4
-MEMORY = 12  # number of extents that late acceptance remembers
-TURNED_FROM = 2_500  # minimum storages to turn packings over
-MOST_MOVED = 10  # maximum storages that an iteration moves in the order of a packing that is turned over
 
 
 def search(

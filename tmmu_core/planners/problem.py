@@ -27,6 +27,8 @@ Progress = Callable[[str, int, int], bool]
 """``progress(what, done, of)``, called by long planners (``of`` is 0 if unknown). If it returns ``False``, the planner
 stops and returns its best result."""
 Pairs = tuple[tuple[int, int], ...]
+GIVEN = "given"  # planner name of a plan whose offsets are read from a file
+NODE_LIMIT = "max_nodes"  # name of the planner option that limits the nodes of all arenas of a plan together
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,9 +177,6 @@ def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
     return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
 
 
-GIVEN = "given"  # planner name of a plan whose offsets are read from a file
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Recorded:
     """Data of a recorded allocator besides the live ranges of its buffers. Readers define subclasses."""
@@ -245,9 +244,6 @@ def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
 
 def _bad_option(name: str, value: Any, hint: str) -> InvalidIrShapes:
     return option_error(f"the planner option {name}={strict.shown(value)} is not valid.", hint)
-
-
-NODE_LIMIT = "max_nodes"  # name of the planner option that limits the nodes of all arenas of a plan together
 
 
 class Meter:

@@ -18,6 +18,41 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.model import TensorRow
 from tmmu_core.store.runs import PREFIX
 
+INCOMPARABLE = {  # path of a difference → why plans with this difference cannot be compared
+    "$.ir_hash": "different graphs",
+    "$.replay_token": "different replay tokens",
+    "$.tensors_hash": "a digest of an older version without a hash of its tensors",
+    "$.arena_config_hash": "different arena configurations",
+}
+RUNTIMES = ("tflm",)
+FIGURES = {  # key of ``Measured.figures`` → label
+    "arena": "arena",
+    "head": "head (activations and scratch memory of kernels)",
+    "tail": "tail (data that the runtime keeps)",
+    "temporary": "temporary (tables used only while the runtime loads the model)",
+    "arena_reserved": "arena, reserved",
+    "pattern": "memory pattern block, second run",
+    "pattern_reserved": "memory pattern block, reserved",
+    "no_arena": "with the arena disabled",
+    "outside": "tensors outside of the arena",
+    "beyond_tensors": "scratch memory around the tensors, part of the arena",
+    "scratch_tensors": "scratch tensors of kernels, sum",
+    "allocated": "peak of the allocator",
+    "tensors": "peak of tensors",
+    "scratch": "scratch memory of kernels, above the tensors",
+    "planned": "arenas planned in the program file",
+}
+ABOUT = {  # runtime → remark about the figures
+    "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
+    "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
+    "LiteRT": "The figure of LiteRT is the arena of its own kernels, and tensors outside of the arena. The memory of "
+    "XNNPACK and the arenas of control-flow bodies cannot be measured.",
+    "TensorFlow Lite Micro": "The arena is the smallest arena in which the model runs on this machine. On a 32-bit "
+    "device, the tail is smaller.",
+    "ExecuTorch": "The figure of ExecuTorch is the plan in the file. The plan does not include memory of delegates.",
+    "PyTorch eager": "The program is run operator by operator, and each value is freed after its last read.",
+}
+
 
 def compare_command(
     request: PlanRequest,
@@ -51,14 +86,6 @@ def compare_command(
         show_warnings(warnings)
     invalid = left.findings or right.findings
     return NOT_COMPARABLE if not verdict.comparable else SUCCESS if verdict.identical and not invalid else FINDING
-
-
-INCOMPARABLE = {  # path of a difference → why plans with this difference cannot be compared
-    "$.ir_hash": "different graphs",
-    "$.replay_token": "different replay tokens",
-    "$.tensors_hash": "a digest of an older version without a hash of its tensors",
-    "$.arena_config_hash": "different arena configurations",
-}
 
 
 def _print_comparison(verdict: Comparison, limit: int) -> None:
@@ -125,36 +152,6 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
 
 def _row(row: TensorRow | None) -> dict[str, Any] | None:
     return None if row is None else {name: value for name, value in vars(row).items() if name != "category" or value}
-
-
-RUNTIMES = ("tflm",)
-FIGURES = {  # key of ``Measured.figures`` → label
-    "arena": "arena",
-    "head": "head (activations and scratch memory of kernels)",
-    "tail": "tail (data that the runtime keeps)",
-    "temporary": "temporary (tables used only while the runtime loads the model)",
-    "arena_reserved": "arena, reserved",
-    "pattern": "memory pattern block, second run",
-    "pattern_reserved": "memory pattern block, reserved",
-    "no_arena": "with the arena disabled",
-    "outside": "tensors outside of the arena",
-    "beyond_tensors": "scratch memory around the tensors, part of the arena",
-    "scratch_tensors": "scratch tensors of kernels, sum",
-    "allocated": "peak of the allocator",
-    "tensors": "peak of tensors",
-    "scratch": "scratch memory of kernels, above the tensors",
-    "planned": "arenas planned in the program file",
-}
-ABOUT = {  # runtime → remark about the figures
-    "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
-    "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
-    "LiteRT": "The figure of LiteRT is the arena of its own kernels, and tensors outside of the arena. The memory of "
-    "XNNPACK and the arenas of control-flow bodies cannot be measured.",
-    "TensorFlow Lite Micro": "The arena is the smallest arena in which the model runs on this machine. On a 32-bit "
-    "device, the tail is smaller.",
-    "ExecuTorch": "The figure of ExecuTorch is the plan in the file. The plan does not include memory of delegates.",
-    "PyTorch eager": "The program is run operator by operator, and each value is freed after its last read.",
-}
 
 
 def measure_command(

@@ -45,17 +45,15 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     "c-header": lambda plan: from_template("memory.h", _render(plan)).encode(),
     "c-source": lambda plan: from_template("memory.c", _render(plan)).encode(),
 }
+PROJECT = "c-project"  # the format that writes a folder
+MODELS = {"tflm": (tflite.refusal, ".tflite"), "onnx": (signatures.refusal_onnx, ".onnx")}
+"""Format → (function that returns an error text for bytes that are no such model, file extension)."""
+FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 
 def _render(plan: Plan, constants: Constants | None = None, prefix: str | None = None) -> RenderMemoryPlan:
     module_prefix = (plan.ir_name or "model") if prefix is None else escaped_surrogates(prefix)
     return build_render_plan(in_memory(plan), constants, module_prefix=module_prefix)
-
-
-PROJECT = "c-project"  # the format that writes a folder
-MODELS = {"tflm": (tflite.refusal, ".tflite"), "onnx": (signatures.refusal_onnx, ".onnx")}
-"""Format → (function that returns an error text for bytes that are no such model, file extension)."""
-FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 
 @dataclass(frozen=True)

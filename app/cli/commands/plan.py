@@ -20,6 +20,8 @@ from tmmu_core.plans.figures.metrics import LineChange, by_category, changes_at_
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, UNPLANNED, Plan
 
+MOST_LINES = 10  # maximum number of lines of code in a table
+
 
 def writer_of(name: str) -> Callable[[Plan], bytes]:
     """Return the function that encodes a plan in the format of a file name. Raises :class:`UsageError`."""
@@ -98,9 +100,6 @@ def print_plan(plan: Plan) -> None:
     if plan.places == "sparse":
         print_lines("addresses  hashed (blake3_sparse): each offset is a hash; an arena size is the sum of its slots")
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
-
-
-MOST_LINES = 10  # maximum number of lines of code in a table
 
 
 def print_live_lines(plan: Plan) -> None:

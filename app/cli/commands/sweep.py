@@ -24,6 +24,10 @@ from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.sweep.sweep_run import Axes, Point, Results, Source, cluster, name_of_sweep, points_of, run_here, run_on
 
 PARALLEL_FROM = 200  # number of points from which a sweep uses one process per core by default, if Dask is installed
+_COLUMNS = (
+    *("model", "shard", "dims", "planner", "mode", "preset", ">alignment"),
+    *(">lower bound", ">arena size", ">gap", ">slots", "layout", ">capacity", "fits"),
+)
 
 
 @dataclass(frozen=True)
@@ -166,12 +170,6 @@ def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             rows_of.setdefault(text, []).append(" ".join(filter(None, (row.get("model"), row["planner"]))))
     lines = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in rows_of.items()]
     return ["", *lines] if lines else []
-
-
-_COLUMNS = (
-    *("model", "shard", "dims", "planner", "mode", "preset", ">alignment"),
-    *(">lower bound", ">arena size", ">gap", ">slots", "layout", ">capacity", "fits"),
-)
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:

@@ -28,6 +28,7 @@ STOP_TIMEOUT = 20.0  # seconds after which a stopped task that still runs is kil
 CAN_FORK = hasattr(os, "fork")
 CONTEXT: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
 CONTEXT.set_forkserver_preload([f"{__package__}.tasks"])
+Task = Callable[..., Any]  # module-level, called as task(context, *arguments)
 
 
 class TaskNotFinished(TmmuError):
@@ -42,9 +43,6 @@ class TaskContext:
 
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
-
-
-Task = Callable[..., Any]  # module-level, called as task(context, *arguments)
 
 
 def prepare() -> None:

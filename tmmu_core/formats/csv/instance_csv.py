@@ -49,6 +49,11 @@ _RANGE_FIELDS = ("lower", "upper")
 _BYTE_FIELDS = ("size", "offset", "alignment")
 # A unit at the end of a column name: ``Size (KiB)``, ``size_mb``.
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
+_HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?", re.I
+)
+_GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def refusal(data: bytes) -> str:
@@ -200,12 +205,6 @@ def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
     return UnreadableInput(f"{what}.", place=f"line {line}" + f", column {column}" * bool(column), hint=hint)
 
 
-_HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
-_NUMBER = re.compile(
-    r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?", re.I
-)
-
-
 def digits_of(text: str, unit: str = "") -> str:
     """Return a number as digits, in bytes if it or the column (``unit``) has a unit. Return other text unchanged."""
     if text.isdecimal() and not unit:
@@ -217,9 +216,6 @@ def digits_of(text: str, unit: str = "") -> str:
     number = Fraction(re.sub(r"[,_ \u00a0]", "", match["whole"]) + (match["part"] or ""))
     exact = number * 1024 ** max(0, "bkmgt".find((match["unit"] or unit or "b")[0].lower()))
     return str(exact.numerator) if exact.denominator == 1 else text
-
-
-_GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:

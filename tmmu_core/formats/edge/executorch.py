@@ -43,6 +43,7 @@ _ELEMENT_BYTES = (1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 1, 1, 1, 1, 1
 TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11  # types of values: numbers of ``KernelTypes``
 KERNEL, DELEGATE, MOVE, JUMP, FREE = 1, 2, 3, 4, 5  # types of instructions: numbers of ``InstructionArguments``
 UNBOUND = 2  # ``TensorShapeDynamism`` of a tensor without an upper bound
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)]
 
 
 def refusal(data: bytes) -> str:
@@ -258,9 +259,6 @@ class _Method:
                 value.role, value.label = role, value.label or label
         value.base.last = step
         self.latest[value.place] = value
-
-
-_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)]
 
 
 class _Event(msgspec.Struct, gc=False):

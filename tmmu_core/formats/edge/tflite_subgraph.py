@@ -11,6 +11,29 @@ from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.index import fixed_bytes
 from tmmu_core.graph.model import Inplace, Role, Tensor
 
+ABSENT = -1  # number of an omitted optional operand
+HANDLE_DTYPE = "int32"
+LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}  # types without a name in ``tflite``
+EXTERNAL_BUFFER = 10  # number of a tensor's field; if the field is not 0, the data are in another file
+OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
+OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
+ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte; a shared vector counts for each table
+LETTERS_PER_ITEM = 64  # letters of names that count as one item (:attr:`Subgraph.item_count`)
+DAMAGED = "The model is damaged: copy it again, or convert it again."
+SUBGRAPH_FIELDS = {
+    "CALL": ("CallOptions", ("Subgraph",)),
+    "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
+    "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
+    "STABLEHLO_REDUCE": ("StablehloReduceOptions", ("BodySubgraphIndex",)),
+    "STABLEHLO_REDUCE_WINDOW": ("StablehloReduceWindowOptions", ("BodySubgraphIndex",)),
+    "STABLEHLO_SCATTER": ("StablehloScatterOptions", ("UpdateComputationSubgraphIndex",)),
+    "STABLEHLO_SORT": ("StablehloSortOptions", ("ComparatorSubgraphIndex",)),
+    "STABLEHLO_WHILE": ("StablehloWhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
+    "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
+}
+"""Operator → its table of options, and the fields with numbers of subgraphs."""
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -36,30 +59,6 @@ def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: 
     operands = 2 if instr in BINARY else int(instr in SAME_SIZE)
     size = fixed_bytes(tensors[writes[0]])
     return tuple((i, 0) for i, read in enumerate(reads[:operands]) if fixed_bytes(tensors[read]) == size) or "none"
-
-
-ABSENT = -1  # number of an omitted optional operand
-HANDLE_DTYPE = "int32"
-LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}  # types without a name in ``tflite``
-EXTERNAL_BUFFER = 10  # number of a tensor's field; if the field is not 0, the data are in another file
-OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
-OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
-ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte; a shared vector counts for each table
-LETTERS_PER_ITEM = 64  # letters of names that count as one item (:attr:`Subgraph.item_count`)
-DAMAGED = "The model is damaged: copy it again, or convert it again."
-SUBGRAPH_FIELDS = {
-    "CALL": ("CallOptions", ("Subgraph",)),
-    "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
-    "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
-    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
-    "STABLEHLO_REDUCE": ("StablehloReduceOptions", ("BodySubgraphIndex",)),
-    "STABLEHLO_REDUCE_WINDOW": ("StablehloReduceWindowOptions", ("BodySubgraphIndex",)),
-    "STABLEHLO_SCATTER": ("StablehloScatterOptions", ("UpdateComputationSubgraphIndex",)),
-    "STABLEHLO_SORT": ("StablehloSortOptions", ("ComparatorSubgraphIndex",)),
-    "STABLEHLO_WHILE": ("StablehloWhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
-    "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
-}
-"""Operator → its table of options, and the fields with numbers of subgraphs."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # re
 Values = Mapping[str, Array]
 AnyShape = tuple[Any, Sequence[int | str | None]]  # element type or dtype, and dimensions
 InferredShapes = Iterator[tuple[str, TypedShape | None]]  # (value, its shape or ``None`` if that is unknown)
+AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a trip count that is not constant
 
 
 def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProto | None:
@@ -187,9 +188,6 @@ def _next(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
         k = None if shape is None else _from_front(axis, len(shape[1]))
         if k is not None:
             yield slice_name, (shape[0], [*shape[1][:k], *shape[1][k + 1 :]])
-
-
-AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a trip count that is not constant
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:

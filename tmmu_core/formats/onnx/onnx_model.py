@@ -31,6 +31,8 @@ VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten",
 """Operators whose output has the bytes of the first input (``Dropout``: outside of training)."""
 SHAPE_OPERATORS: frozenset[str] = frozenset({"Shape", "Size"})  # their result depends on the shape of the input only
 _OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)|.*\0", re.S)
+Key = tuple[str, str, str]  # (domain, name, overload) of a function
+DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose first name is empty. Both are valid.
 
 
 def operator_name(node: onnx.NodeProto) -> str:
@@ -117,10 +119,6 @@ def check_weight_paths(model: onnx.ModelProto) -> None:
             if entry.key == "location" and _OUTSIDE.match(entry.value):
                 what = f"the weight {tensor.name!r} is outside the model's folder: {entry.value[:80]!r}."
                 raise UnreadableInput(what, hint="Save the weights in the folder of the model, with a relative path.")
-
-
-Key = tuple[str, str, str]  # (domain, name, overload) of a function
-DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose first name is empty. Both are valid.
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:

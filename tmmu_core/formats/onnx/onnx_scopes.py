@@ -29,6 +29,8 @@ SCOPE = "tmmu.scope"  # Operator set of the nodes that open and close scopes. Th
 UNBOUNDED = 2**31 - 1  # this trip count, or a larger one, means "until the condition is false"
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 _SCAN_FROM = 9  # first operator set in which ``Scan`` has no batch axis and no lengths
+Names = ChainMap[str, str]  # name in a body → flat name, innermost body first; other names are those of the model
+_Closing = tuple[list[str], dict[str, Any]]  # operands and attributes of the closing node
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,6 @@ def flatten(model: onnx.ModelProto) -> Flat:
     flat.graph.value_info.extend(flattening.infos)
     flat.opset_import.append(helper.make_opsetid(SCOPE, 1))
     return Flat(flat, tuple(flattening.origins))
-
-
-Names = ChainMap[str, str]  # name in a body → flat name, innermost body first; other names are those of the model
-_Closing = tuple[list[str], dict[str, Any]]  # operands and attributes of the closing node
 
 
 class _Flattening:

@@ -41,6 +41,9 @@ MAX_LENGTHS = 6  # maximum number of dimensions for which these lengths are trie
 
 Measured = dict[str, tuple[int, list[int]]]  # value → (element type, shape)
 ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())  # name → element type
+MAX_FILE_BYTES = 1 << 28  # maximum bytes of a file that the subprocess writes, such as a profile
+SCALARS = (1, 0, 16_000, 8_000, 64)  # tried for integer inputs with one element: switches, counts, sampling rates
+Inputs = list[tuple[str, str, list[int | str]]]  # name, dtype, and dimensions as number or name, of each input
 
 
 def with_supported_ir_version(model: bytes) -> bytes:
@@ -179,11 +182,6 @@ def add_known_shapes(flat: Flat, facts: Facts, known: Measured, origin: ShapeFro
         shapes |= new
         inferred = scope_shapes(flat.model, shapes, values)
         new = {name: shape for name, shape in inferred.items() if name not in facts.shape and None not in shape[1]}
-
-
-MAX_FILE_BYTES = 1 << 28  # maximum bytes of a file that the subprocess writes, such as a profile
-SCALARS = (1, 0, 16_000, 8_000, 64)  # tried for integer inputs with one element: switches, counts, sampling rates
-Inputs = list[tuple[str, str, list[int | str]]]  # name, dtype, and dimensions as number or name, of each input
 
 
 def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str, Any]:

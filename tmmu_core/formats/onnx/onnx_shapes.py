@@ -30,6 +30,9 @@ DTYPES: dict[int, str] = {
     if (name := dtypes.canonical({"FLOAT": "float32", "DOUBLE": "float64"}.get(word, word)))
 }
 """ONNX element type → dtype. Types without a size (UNDEFINED, STRING) are missing."""
+UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})  # each occurrence is a dimension of its own
+ROUNDS = 64  # maximum rounds of inference and folding for computed shapes; a scope adds two
+LONG_VECTOR = 1 << 20  # maximum elements of a vector for data propagation, which computes each element
 
 
 @dataclass
@@ -40,9 +43,6 @@ class Facts:
     dtype: dict[str, str] = field(default_factory=dict)
     origin: dict[str, ShapeFrom] = field(default_factory=dict)  # value → source of a shape that onnxruntime gives
     derived: set[str] = field(default_factory=set)  # values with a size that is known at the assumed sizes only
-
-
-UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})  # each occurrence is a dimension of its own
 
 
 @dataclass
@@ -193,10 +193,6 @@ def _changing(sizes: list[int | str | None], points: list[dict[str, int]]) -> tu
     """Return the dimensions on which a size depends. Each point differs from the first in one dimension."""
     changed = [point for size, point in zip(sizes, points, strict=True) if size != sizes[0]]
     return tuple(dict.fromkeys(name for point in changed for name in point if point[name] != points[0][name]))
-
-
-ROUNDS = 64  # maximum rounds of inference and folding for computed shapes; a scope adds two
-LONG_VECTOR = 1 << 20  # maximum elements of a vector for data propagation, which computes each element
 
 
 def conditions(model: onnx.ModelProto) -> dict[str, Array]:

@@ -50,6 +50,14 @@ from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import PLAN_SCHEMA, Plan, TensorRow
 
+GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, the middle and the highest value
+Row = tuple[int, int, str, int, int, int, int, int, int, int, int, int, int, tuple[int, ...], str | None, str | None]
+ROW = (
+    *("step", "output", "tensor_id", "arena", "logical_slot", "generation", "offset_in_slot", "size_bytes"),
+    *("alignment", "birth", "death", "role", "dtype", "shape", "alias_group_id", "base_tensor_uid"),
+)
+"""Values of a row. ``arena`` is an index into the arenas, sorted by name; role and dtype are indexes into ``words``."""
+
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: BetterPlanner | None = None) -> bytes:
     """Return the plan file as JSON in UTF-8. ``better``: another planner that needs fewer bytes for the same graph."""
@@ -144,9 +152,6 @@ def from_document(data: bytes, source: str = "") -> Plan:
         return plan_document.from_head(plan, plan.tensors)
 
 
-GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, the middle and the highest value
-
-
 def to_perfetto(plan: Plan) -> bytes:
     """Return the trace: execution order, live bytes of each arena, and a slice for each tensor."""
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "execution order"}}]
@@ -197,14 +202,6 @@ def to_model_explorer(plan: Plan) -> bytes:
             results[tensor_id] = results[nodes[birth]]
     gradient = [{"stop": k / 2, "bgColor": colour} for k, colour in enumerate(GRADIENT)]
     return msgspec.json.encode({"name": f"live bytes ({plan.planner})", "results": results, "gradient": gradient})
-
-
-Row = tuple[int, int, str, int, int, int, int, int, int, int, int, int, int, tuple[int, ...], str | None, str | None]
-ROW = (
-    *("step", "output", "tensor_id", "arena", "logical_slot", "generation", "offset_in_slot", "size_bytes"),
-    *("alignment", "birth", "death", "role", "dtype", "shape", "alias_group_id", "base_tensor_uid"),
-)
-"""Values of a row. ``arena`` is an index into the arenas, sorted by name; role and dtype are indexes into ``words``."""
 
 
 class _Body(msgspec.Struct):

@@ -34,6 +34,12 @@ METRIC_SCHEMA = "tmmu_metrics/1"
 TOKEN_PREFIX_BYTES = 8
 WRITE_AGAIN = "Write it again with tmmu trace."
 Record = dict[str, Any]
+_RUN = ("planner", "planner_options", "ir_name", "ir_hash", "mode", "preset", "places", "own_arenas")
+_IDENTITY = (
+    *("replay_token", "rank", "world_size", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
+    *("tmmu_plan_hash", "layout_hash", "steps", "has_inputs_step"),
+)
+"""Fields of a plan file that the header repeats: ``_RUN``, then ``replay_token_prefix``, then ``_IDENTITY``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,14 +57,6 @@ class Trace:
     def __repr__(self) -> str:
         rows = "complete" if self.complete else "digest"
         return f"<Trace {self.plan.ir_name[:60]!r}: {self.tensor_count:,} tensors, {rows}>"
-
-
-_RUN = ("planner", "planner_options", "ir_name", "ir_hash", "mode", "preset", "places", "own_arenas")
-_IDENTITY = (
-    *("replay_token", "rank", "world_size", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
-    *("tmmu_plan_hash", "layout_hash", "steps", "has_inputs_step"),
-)
-"""Fields of a plan file that the header repeats: ``_RUN``, then ``replay_token_prefix``, then ``_IDENTITY``."""
 
 
 def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:

@@ -10,6 +10,14 @@ from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness import Groups
 from tmmu_core.plans.model import PART, Constraints, Plan
 
+MOST_OFFSETS = 300  # maximum number of offsets, over all units of a group, for a search
+MOST_NODES = 40_000  # maximum number of nodes of a search
+MOST_CELLS = 10**6  # maximum number of cells in an arena with reserved bytes
+HARD = inf  # cost of a pair that must not share a byte
+
+Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
+"""Two units → ``(bytes of x, bytes of y, cost)`` for each pair with a cost: x in the first unit, y in the second."""
+
 
 def rows_by_name(plan: Plan) -> dict[str, list[int]]:
     """Return the rows of each tensor: one, or one per live part."""
@@ -94,15 +102,6 @@ def _share_bytes(plan: Plan, rows: dict[str, list[int]], first: str, second: str
         and max(plan.offset[i], plan.offset[j]) < min(plan.offset[i] + plan.size[i], plan.offset[j] + plan.size[j])
         for i, j in product(rows.get(first, ()), rows.get(second, ()))
     )
-
-
-MOST_OFFSETS = 300  # maximum number of offsets, over all units of a group, for a search
-MOST_NODES = 40_000  # maximum number of nodes of a search
-MOST_CELLS = 10**6  # maximum number of cells in an arena with reserved bytes
-HARD = inf  # cost of a pair that must not share a byte
-
-Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
-"""Two units → ``(bytes of x, bytes of y, cost)`` for each pair with a cost: x in the first unit, y in the second."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from tmmu_core.judge.verifier.row_columns import I64, PlanFacts, live_peak
 from tmmu_core.plans import model
 from tmmu_core.plans.model import CLAIMED, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
 
+Bound = tuple[int, tuple[str, ...], int]  # bytes, the witness, and the step for which it was computed (−1: none)
+
 
 def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     """Check rules ``bounds``, ``extent``, ``capacity`` and ``figures``."""
@@ -193,9 +195,6 @@ def disjoint_bound(sizes: list[int], alignments: list[int]) -> int:
         padding = [-size % alignment for size in aligned]
         bound = max(bound, sum(aligned) + sum(padding) - max(padding))
     return bound
-
-
-Bound = tuple[int, tuple[str, ...], int]  # bytes, the witness, and the step for which it was computed (−1: none)
 
 
 class Blocks:

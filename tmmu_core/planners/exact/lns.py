@@ -44,6 +44,7 @@ MAX_TRAIT = 1 << 20  # largest value of a trait that orders the reinsertion
 LOG_TABLE: I64 = ((11 << 12) - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18
 """Shape (1024,): −ln((k + ½) / 1024) × 1024, within two units. ``11 << 12`` is :func:`log2_fixed` of 2048."""
 SEED = 747_796_405  # random state of run 1; run k starts at k times this
+Run = tuple[int, int, int]  # capacity, iterations (0: no run), and the number, which gives the random state
 
 
 @dataclass
@@ -172,9 +173,6 @@ def applies(model: Model, extent: int, bound: int) -> bool:
     """Return whether a model has a suitable size and its extent is near the bound."""
     is_near = 0 < (extent - bound) * NEAR_FRACTION <= bound
     return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < moves.MAX_STEPS * model.grain
-
-
-Run = tuple[int, int, int]  # capacity, iterations (0: no run), and the number, which gives the random state
 
 
 def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Run, tuple[int, int], None]:

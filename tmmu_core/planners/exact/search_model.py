@@ -16,6 +16,8 @@ import numpy as np
 from tmmu_core.planners.columns import HANDOFF, Columns
 from tmmu_core.planners.problem import I64
 
+Section = tuple[tuple[int, int, int], tuple[int, ...]]  # sort key (compressed step, kind, number), and the storages
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -206,9 +208,6 @@ def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]
     while coarser := [each for each in grids if step % each and each % step]:
         step = gcd(step, *coarser)
     return step
-
-
-Section = tuple[tuple[int, int, int], tuple[int, ...]]  # sort key (compressed step, kind, number), and the storages
 
 
 def _other_sections(cols: Columns, unit_of: I64, handoffs: bool) -> list[Section]:

@@ -30,6 +30,7 @@ from tmmu_core.plans.model import Plan, rows_of_parts
 MOST_POINTS = 24
 EFFORT = {"rounds": 4_000, "work": 300_000_000}  # limits of the planner ``reuse`` for each search of a curve
 MOST_STORAGES = 2_000  # maximum number of storages of an arena with engines: the work is quadratic in it
+Cost = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,6 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
         points.append(point)
         capacity = extent - 1
     return points
-
-
-Cost = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,6 +32,9 @@ from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import GIVEN_OFFSETS, I64, U64, ArenaSummary, Plan, group_numbers
 
 ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")  # the accounts in display order
+Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "tail"]
+CAUSES: tuple[Cause, ...] = get_args(Cause)  # of causes with equal losses, the first one is reported
+LONGEST_NAME = 32  # maximum number of characters of a name in a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +174,6 @@ def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
         }
         for t, at_step, peak, live_so_far in zip(*(column.tolist() for column in columns), strict=True)
     ]
-
-
-Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "tail"]
-CAUSES: tuple[Cause, ...] = get_args(Cause)  # of causes with equal losses, the first one is reported
-LONGEST_NAME = 32  # maximum number of characters of a name in a sentence
 
 
 @dataclass(frozen=True)

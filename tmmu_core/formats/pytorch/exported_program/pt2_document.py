@@ -20,6 +20,7 @@ from tmmu_core.base import strict
 LONGEST_FORMULA = 2_000
 LARGEST = 2**63 - 1
 _Number = Fraction | float  # a value in a formula; as in PyTorch, a ``Float`` makes the result 64-bit floating point
+Value = dict[str, Any]  # a serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value
 
 
 class SizeUnknown(Exception):
@@ -49,9 +50,6 @@ class Size(msgspec.Struct, frozen=True):
     def example(self) -> int | None:
         """Value of the formula in the example; ``None`` if unknown."""
         return self.as_expr.hint.as_int if self.as_expr and self.as_expr.hint else None
-
-
-Value = dict[str, Any]  # a serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value
 
 
 class Argument(msgspec.Struct, frozen=True):

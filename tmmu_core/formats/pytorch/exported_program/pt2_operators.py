@@ -13,6 +13,17 @@ from typing import Literal
 from tmmu_core.formats import scopes
 from tmmu_core.graph.operators import ONE_WORD, one_word_parts
 
+Flow = Literal["branch", "loop", "map", "scan", "call"]
+FLOWS: dict[str, Flow] = {
+    "cond": "branch",
+    "while_loop": "loop",
+    "map_impl": "map",
+    "scan": "scan",
+    **dict.fromkeys(("invoke_subgraph", "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast"), "call"),
+    "tag_activation_checkpoint": "call",
+}
+"""Operator of ``torch.ops.higher_order`` → its kind. Bodies of others (``associative_scan``) are not planned."""
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -88,18 +99,6 @@ def operator(target: str) -> Operator:
         return Operator(space, name, overload or "default")
     match = _OPERATOR.fullmatch(target)
     return Operator(match[1], match[2], match[3] or "default") if match else Operator("", target)
-
-
-Flow = Literal["branch", "loop", "map", "scan", "call"]
-FLOWS: dict[str, Flow] = {
-    "cond": "branch",
-    "while_loop": "loop",
-    "map_impl": "map",
-    "scan": "scan",
-    **dict.fromkeys(("invoke_subgraph", "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast"), "call"),
-    "tag_activation_checkpoint": "call",
-}
-"""Operator of ``torch.ops.higher_order`` → its kind. Bodies of others (``associative_scan``) are not planned."""
 
 
 def matches(flow: Flow, groups: Sequence[Sequence[str]], inputs: list[int], outputs: list[int], results: int) -> bool:

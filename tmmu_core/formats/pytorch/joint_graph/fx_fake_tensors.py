@@ -48,6 +48,15 @@ from torch.utils._pytree import register_dataclass, tree_leaves, tree_map, tree_
 
 from tmmu_core.base.errors import UnreadableInput
 
+aten = torch.ops.aten
+_RESIZED_LOSSES = tuple(
+    op.default for op in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
+)
+_PRODUCTS = tuple(op.default for op in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
+_COPIES = tuple(op.default for op in (aten.copy, aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter))
+_WEIGHT_INDEX = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
+"""Normalization → position of its weight, whose dtype the statistics have."""
+
 
 class _NoCheckpoint:
     """``CheckpointFunction`` that only calls the function: a reentrant checkpoint cannot be traced."""
@@ -269,16 +278,6 @@ def _without_decompositions(kept: frozenset[str]) -> Iterator[None]:
         for operator, key, kernel in removed:
             operator.py_kernels[key] = kernel
             operator._dispatch_cache.clear()
-
-
-aten = torch.ops.aten
-_RESIZED_LOSSES = tuple(
-    op.default for op in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
-)
-_PRODUCTS = tuple(op.default for op in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
-_COPIES = tuple(op.default for op in (aten.copy, aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter))
-_WEIGHT_INDEX = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
-"""Normalization → position of its weight, whose dtype the statistics have."""
 
 
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:

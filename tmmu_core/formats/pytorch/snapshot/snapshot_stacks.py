@@ -23,6 +23,40 @@ buffers of libraries and communication."""
 
 UNKNOWN = "unknown line"
 DEEPEST = 24  # maximum number of user frames in a path
+_SKIPPED = re.compile(
+    r"unwind::unwind|CapturedTraceback|gather_with_cpp|CachingAllocator|PyEval_|PyObject_|PyFunction_|_start$"
+    r"|__libc_start|^c10::|^at::detail::empty|^at::(native::)?empty|cuda_malloc|GatheredContext"
+)
+_EMPTY = re.compile(r"empty|resize_|new_empty|as_strided")
+_BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
+_OPTIM = r"torch/optim/|apex/optimizers|deepspeed/ops/adam|bitsandbytes/optim"
+_FSDP = r"/fsdp/|/_fsdp/|fully_shard"
+_CPP = (
+    (r"orkspace|CUDABlasHandle", WORKSPACE),
+    (r"c10d::Reducer", BACKWARD),
+    (r"^c10d::|ncclComm", WORKSPACE),
+    (r"Backward\d*(::|\b.*apply)|torch::autograd::(Engine|AccumulateGrad|PyNode|CppNode|GraphTask)", BACKWARD),
+)
+_PYTHON = (
+    (_OPTIM, r"zero_grad", ZERO_GRAD),
+    (_OPTIM, r"_?init_(group|state)|load_state_dict", STATE),
+    (_OPTIM, r"", OPTIMIZER),
+    (_FSDP, r".*(all_gather|unshard|init_flat|init_sharded)", PARAMETER),
+    (_FSDP, r".*(reduce|post_backward|grad)", BACKWARD),
+    (r"torch/nn/utils/clip_grad|torch/amp/grad_scaler", r"", WORKSPACE),
+    (r"torch/distributed/(distributed_c10d|algorithms/ddp)", r"", WORKSPACE),
+    (r"torch/nn/modules/module\.py", r"(_wrapped)?_call_impl$", FORWARD),
+    (r"torch/nn/modules/module\.py", r"_apply|to$|cuda$|half$|float$|to_empty|_?load", PARAMETER),
+    (r"torch/nn/(parameter|init)\.py", r"", PARAMETER),
+    (r"torch/nn/modules/", r"__init__$", PARAMETER),
+    (r"torch/nn/functional\.py", r"", FORWARD),
+    (r"torch/(autograd/(__init__|graph)|_tensor)\.py", r".*(backward|_make_grads|grad$)", BACKWARD),
+    (r"", r"\w*backward(_impl|_step)?$", BACKWARD),
+    (r"", r"\w*forward(_impl|_step)?$", FORWARD),
+    (r"", r"reset_parameters|load_state_dict|from_pretrained|set_module_tensor", PARAMETER),
+    (r"", r"__init__$", INIT),
+)
+"""``(file, function, phase)``: the first row with matching patterns applies. ``function`` matches from the start."""
 
 
 class Frame(msgspec.Struct, gc=False, frozen=True):
@@ -63,14 +97,6 @@ class Stacks:
         return row
 
 
-_SKIPPED = re.compile(
-    r"unwind::unwind|CapturedTraceback|gather_with_cpp|CachingAllocator|PyEval_|PyObject_|PyFunction_|_start$"
-    r"|__libc_start|^c10::|^at::detail::empty|^at::(native::)?empty|cuda_malloc|GatheredContext"
-)
-_EMPTY = re.compile(r"empty|resize_|new_empty|as_strided")
-_BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
-
-
 def label(frames: Sequence[Frame]) -> str:
     """Return the innermost Python line outside of PyTorch, else the backward node, the operator or another frame."""
     shown = [frame for frame in frames if not _SKIPPED.search(frame.name)]
@@ -109,36 +135,6 @@ def phase(frames: Sequence[Frame]) -> int:
             return code
         is_compiled = is_compiled or "torchinductor_" in frame.filename
     return FORWARD if is_compiled else NO_PHASE
-
-
-_OPTIM = r"torch/optim/|apex/optimizers|deepspeed/ops/adam|bitsandbytes/optim"
-_FSDP = r"/fsdp/|/_fsdp/|fully_shard"
-_CPP = (
-    (r"orkspace|CUDABlasHandle", WORKSPACE),
-    (r"c10d::Reducer", BACKWARD),
-    (r"^c10d::|ncclComm", WORKSPACE),
-    (r"Backward\d*(::|\b.*apply)|torch::autograd::(Engine|AccumulateGrad|PyNode|CppNode|GraphTask)", BACKWARD),
-)
-_PYTHON = (
-    (_OPTIM, r"zero_grad", ZERO_GRAD),
-    (_OPTIM, r"_?init_(group|state)|load_state_dict", STATE),
-    (_OPTIM, r"", OPTIMIZER),
-    (_FSDP, r".*(all_gather|unshard|init_flat|init_sharded)", PARAMETER),
-    (_FSDP, r".*(reduce|post_backward|grad)", BACKWARD),
-    (r"torch/nn/utils/clip_grad|torch/amp/grad_scaler", r"", WORKSPACE),
-    (r"torch/distributed/(distributed_c10d|algorithms/ddp)", r"", WORKSPACE),
-    (r"torch/nn/modules/module\.py", r"(_wrapped)?_call_impl$", FORWARD),
-    (r"torch/nn/modules/module\.py", r"_apply|to$|cuda$|half$|float$|to_empty|_?load", PARAMETER),
-    (r"torch/nn/(parameter|init)\.py", r"", PARAMETER),
-    (r"torch/nn/modules/", r"__init__$", PARAMETER),
-    (r"torch/nn/functional\.py", r"", FORWARD),
-    (r"torch/(autograd/(__init__|graph)|_tensor)\.py", r".*(backward|_make_grads|grad$)", BACKWARD),
-    (r"", r"\w*backward(_impl|_step)?$", BACKWARD),
-    (r"", r"\w*forward(_impl|_step)?$", FORWARD),
-    (r"", r"reset_parameters|load_state_dict|from_pretrained|set_module_tensor", PARAMETER),
-    (r"", r"__init__$", INIT),
-)
-"""``(file, function, phase)``: the first row with matching patterns applies. ``function`` matches from the start."""
 
 
 @lru_cache(1 << 14)
