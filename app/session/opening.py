@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
 import time
@@ -21,7 +22,7 @@ import streamlit as st
 
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table
-from tmmu_core.base.app_package import project_path, sample_entries
+from tmmu_core.base.app_package import project_path
 from tmmu_core.base.errors import ArenaTooSmall, StoreFault, TmmuError, UnreadableInput, require
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
@@ -192,10 +193,15 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opene
 
 @st.cache_resource(show_spinner=False)
 def samples() -> tuple[Sample, ...]:
-    """Return the samples in the order of ``index.json``."""
+    """Return the samples in the order of ``index.json``; none if the file is missing or damaged."""
+    try:
+        index = json.loads((SAMPLES / "index.json").read_bytes())
+    except (OSError, ValueError):
+        return ()
     return tuple(
         Sample(Path(e["file"]).name.split(".")[0], e["title"], SAMPLES / e["file"], e.get("teaches", ""), e["group"])
-        for e in sample_entries(SAMPLES)
+        for kind in ("samples", "instances")
+        for e in index.get(kind, ())
     )
 
 

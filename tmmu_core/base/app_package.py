@@ -4,7 +4,6 @@ In a checkout the app is the folder ``app/`` beside ``tmmu_core/``. In a wheel t
 so that it does not collide with another package ``app`` (``hatch_build.py``, ``docs/decisions/12-packaging.md``).
 """
 
-import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -27,12 +26,3 @@ def project_path(name: str) -> Path:
     """Return the path of a project file or folder. Wheel: inside the app package; checkout: in the project root."""
     in_wheel = HOME / WHEEL_FOLDER / name
     return in_wheel if in_wheel.exists() else HOME / name
-
-
-def sample_entries(folder: Path) -> list[dict[str, str]]:
-    """Return the entries of a folder's ``index.json``; none if the file is missing or damaged."""
-    try:
-        index = json.loads((folder / "index.json").read_bytes())
-    except (OSError, ValueError):
-        return []
-    return [entry for kind in ("samples", "instances") for entry in index.get(kind, ())]

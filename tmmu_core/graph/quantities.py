@@ -1,16 +1,12 @@
-"""Parse and format byte counts and ``NAME=VALUE`` lists; parse percentages."""
+"""Parse and format byte counts and ``NAME=VALUE`` lists."""
 
 import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from fractions import Fraction
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX
-
-_PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
-"""Pattern of a percentage. It limits the exponent, because the value of ``1e999999999`` does not fit into memory."""
 
 _SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<frac>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII)
 _grouped = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
@@ -60,18 +56,6 @@ def short_bytes(n: int | None) -> str:
     else:
         text = "{}.{:02d}".format(*divmod(hundredths, 100))
     return f"{sign}{text} {_UNITS[unit]}"
-
-
-def parse_percent(text: str) -> Fraction:
-    """Parse a percentage (``5``, ``2.5 %``, ``1/3``) to an exact ratio. Raises ``ValueError`` for other texts."""
-    word = text.strip().removesuffix("%").strip()
-    try:
-        value = Fraction(word) if _PERCENT.fullmatch(word) else None
-    except ZeroDivisionError:
-        value = None
-    if value is None or value > U64_MAX:
-        raise ValueError(f"{text[:80]!r} is not a percentage. Write a number of 0 or more, with or without %.")
-    return value / 100
 
 
 def read_pairs(text: str) -> list[tuple[str | None, str]]:

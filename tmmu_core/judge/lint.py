@@ -1,10 +1,9 @@
 """Check a plan by the lint rules of TMMU v2 VII.A: rules of the verifier under other names, and warnings."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.finding import Finding, Verdict, limited, warning
+from tmmu_core.judge.finding import Verdict, limited, warning
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
 
@@ -46,24 +45,19 @@ def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | Non
                 arena = plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else ""
                 message = f'{node_id!r} reuses {x!r} for {y!r} by default; declare inplace as "any", "none" or pairs.'
                 found.append(warning("undeclared_inplace", message, tensor=x, other=y, arena=arena, step=step))
-        found += _split_scopes(plan, graph)
+        # A loop body may run many times, so its nodes must be consecutive. ``outer/inner``: a nested body.
+        scope = {node.node_id: node.scope for node in graph.nodes}
+        members: dict[str, list[int]] = {}
+        for k, node_id in enumerate(plan.execution_order):
+            name = scope.get(node_id, "")
+            while name:
+                members.setdefault(name, []).append(k)
+                name = name.rpartition("/")[0]
+        for name, steps in sorted(members.items()):
+            between = next((expected for expected, k in enumerate(steps, steps[0]) if expected != k), None)
+            if between is not None:
+                message = f"the node {plan.execution_order[between]!r} runs between the nodes of the scope {name!r}"
+                hint = "add an execution_order that keeps them together"
+                found.append(warning("split_scope", f"{message}; {hint}.", step=between + plan.has_inputs_step))
     checked = tuple(rule for rule in RULES if has_graph or rule not in ("undeclared_inplace", "split_scope"))
     return Verdict(limited(found), checked)
-
-
-def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Yield ``split_scope`` once per scope, with the first node that runs inside it but is not part of it."""
-    # A loop body may run many times, so its nodes must be consecutive. ``outer/inner`` is the scope of a nested body.
-    scope = {node.node_id: node.scope for node in graph.nodes}
-    members: dict[str, list[int]] = {}
-    for k, node_id in enumerate(plan.execution_order):
-        name = scope.get(node_id, "")
-        while name:
-            members.setdefault(name, []).append(k)
-            name = name.rpartition("/")[0]
-    for name, steps in sorted(members.items()):
-        between = next((expected for expected, k in enumerate(steps, steps[0]) if expected != k), None)
-        if between is not None:
-            message = f"the node {plan.execution_order[between]!r} runs between the nodes of the scope {name!r}"
-            hint = "add an execution_order that keeps them together"
-            yield warning("split_scope", f"{message}; {hint}.", step=between + plan.has_inputs_step)

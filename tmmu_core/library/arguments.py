@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +27,7 @@ from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.graph.native.document import read_whole
-from tmmu_core.graph.quantities import parse_bytes, parse_percent
+from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.analysis.gate import ALL, Limit, Measure
@@ -42,6 +43,8 @@ Share: TypeAlias = int | float | str | Fraction  # percent, or a text such as ``
 Capacities: TypeAlias = int | str | Mapping[str, int | str]  # bytes of one memory for all arenas, or arena → bytes
 _AMOUNTS = ("alignment", "page_size", "budget")
 _COUNTS = ("seed", "rank", "world_size")
+_PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
+"""Pattern of a percentage. It limits the exponent, because the value of ``1e999999999`` does not fit into memory."""
 _TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes, "order": Iterable}
 LIMITS: dict[str, Measure] = {"max_extent": "extent", "max_peak": "peak live bytes", "max_gap": "gap"}
 LIMITS |= {"min_reuse": "reuse", "max_reuse_cost": "reuse cost"}
@@ -150,10 +153,7 @@ def _is_of_torch(value: Any) -> bool:
 
 
 def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
-    """Plan a graph or an instance. If an instance has all offsets, verify its plan.
-
-    Raises ``UnreadableInput`` for a plan or a trace, and for an instance with options of graphs.
-    """
+    """Plan a graph or an instance; if an instance has all offsets, verify its plan. Raises ``UnreadableInput``."""
     if isinstance(source, Plan | Trace):
         raise UnreadableInput("the source already is a plan.", hint="Read it with tmmu.read.")
     option = first_graph_option(request) if isinstance(source, PlainInstance) else None
@@ -164,10 +164,7 @@ def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None 
 
 
 def request_of(options: Mapping[str, Any]) -> PlanRequest:
-    """Return the request for ``options``: :class:`PlanOptions` and ``capacity``.
-
-    ``None`` means the default. Raises ``UnreadableInput`` for invalid values and for options that exclude each other.
-    """
+    """Return the request for the options; ``None`` means the default. Raises ``UnreadableInput``."""
     values = {"capacities" if name == "capacity" else name: value for name, value in options.items()}
     request = PlanRequest(**{name: _value(name, value) for name, value in values.items() if value is not None})
     fault = contradiction(request)
@@ -210,10 +207,7 @@ def _number_text(value: Any) -> str:
 
 
 def amount_of_bytes(name: str, value: Amount) -> int:
-    """Return a number of bytes, given as a number (rounded down) or a text (``"8GiB"``).
-
-    Raises ``UnreadableInput``, with ``name`` as the option, for other values and for sizes outside of 64 bits.
-    """
+    """Return bytes, given as a number (rounded down) or a text (``"8GiB"``). Raises ``UnreadableInput``."""
     problem = f"{strict.shown(value)} is not a number of bytes."
     size: int | None = None
     if isinstance(value, str):
@@ -231,11 +225,15 @@ def amount_of_bytes(name: str, value: Amount) -> int:
 
 
 def ratio(name: str, value: Share) -> Fraction:
-    """Return a percentage, given as a number or a text, as a ratio: 5 is 1/20. Raises ``UnreadableInput``."""
-    try:
-        return parse_percent(_number_text(value))
-    except ValueError as error:
-        raise UnreadableInput(f"{name}: {str(error).partition('. ')[0]}.", hint="Write 5, or '5 %'.") from None
+    """Return a percentage, given as a number or a text (``2.5 %``, ``1/3``), as a ratio. Raises ``UnreadableInput``."""
+    text = _number_text(value)
+    word = text.strip().removesuffix("%").strip()
+    percent: Fraction | None = None
+    with suppress(ZeroDivisionError):
+        percent = Fraction(word) if _PERCENT.fullmatch(word) else None
+    if percent is None or percent > U64_MAX:
+        raise UnreadableInput(f"{name}: {text[:80]!r} is not a percentage.", hint="Write 5, or '5 %'.")
+    return percent / 100
 
 
 def allowed_moves(

@@ -224,13 +224,13 @@ rank, world_size, shard_spec, addressing, progress : optional
     dims = args.pop("dims", None) if is_module else None
     request = arguments.request_of(args)
     if is_module:
-        from tmmu_core.library.torch_fit import TorchModel, fit_sized, module_moves
+        from tmmu_core.library.torch_fit import TorchModel, fit_sized
 
         if request.but(capacities={}) != PlanRequest():
             what = "options of a plan do not apply to a module in training mode."
             raise UnreadableInput(what, hint="Fit the graph of the module with these options.")
         model = TorchModel(source, example_inputs, loss, optimizer)
-        return fit_sized(model, capacity, reserve or 0, module_moves(allow, max_cost), dims, largest, progress)
+        return fit_sized(model, capacity, reserve or 0, allow, max_cost, dims, largest, progress)
     if loss is not None or optimizer is not None or reserve or largest is not None:
         what = "loss, optimizer, reserve and largest need a PyTorch module in training mode."
         raise UnreadableInput(what, hint="Call module.train(), or omit them. For a graph, use tmmu fit --largest.")

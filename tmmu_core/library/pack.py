@@ -80,10 +80,7 @@ class PackOptions(TypedDict, total=False):
 
 
 def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options: PackOptions) -> Problem:
-    """Return ``problem`` with the separations, colocations, fixed offsets and penalties of ``options``.
-
-    ``row_of_buffer`` maps the index of each buffer in the arguments to its row. Raises ``UnreadableInput``.
-    """
+    """Return ``problem`` with the constraints of ``options``; buffer k has the row ``row_of_buffer[k]``."""
     pairs = {"separations": 2, "colocations": 2, "reuse_penalties": 3}
     if all(options.get(name) is None for name in (*pairs, "pinned")):
         return problem
@@ -105,10 +102,7 @@ def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options
 
 
 def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return an argument as an array of shape (m, ``width``), with buffer numbers replaced by rows of the problem.
-
-    Raises ``UnreadableInput`` for another shape, a buffer that does not exist, equal buffers and a negative cost.
-    """
+    """Return an argument as an array of shape (m, ``width``), with buffer numbers replaced by rows of the problem."""
     table = np.zeros((0, width), np.int64) if value is None else _integers(name, value)
     table = table.reshape(0, width) if table.shape == (0,) else table
     if table.ndim != 2 or table.shape[1] != width:
@@ -128,10 +122,7 @@ def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArra
 
 
 def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Problem, NDArray[np.int64]]:
-    """Return the problem, with its rows sorted by (birth, −size, id) (contract §1), and the row of each buffer.
-
-    Raises ``UnreadableInput`` for arrays of different lengths and for values out of range.
-    """
+    """Return the problem, with its rows sorted by (birth, −size, id) (contract §1), and the row of each buffer."""
     integers = {name: _integers(name, value) for name, value in columns.items()}
     n = integers["lower"].size
     if integers["alignment"].ndim == 0:

@@ -273,15 +273,17 @@ def fit_sized(
     model: TorchModel,
     capacity: Capacities,
     reserve: Amount,
-    allowed: Allowed,
+    allow: str | Iterable[str] | None,
+    max_cost: Share | None,
     dims: Mapping[str, Any] | str | None,
     largest: str | None,
     progress: Progress | None,
 ) -> TorchFit:
-    """Fit a module's training step to ``capacity`` minus ``reserve``, with inputs of the sizes ``dims``.
-
-    Raises ``UnreadableInput`` for invalid input or an untraceable step.
-    """
+    """Fit a module's training step to ``capacity`` minus ``reserve``. Raises ``UnreadableInput``."""
+    allowed = allowed_moves(DEFAULT_KINDS if allow is None else allow, max_cost, keep_phases=True)
+    if wrong := sorted(allowed.kinds - set(KINDS)):
+        hint = f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for other moves."
+        raise UnreadableInput(f"allow: a step of PyTorch cannot run the move {wrong[0]!r}.", hint=hint)
     if isinstance(capacity, Mapping):
         raise UnreadableInput("a step of PyTorch has one memory.", hint='Give its capacity, such as "24GiB".')
     total = amount_of_bytes("capacity", capacity)
@@ -321,16 +323,6 @@ def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
     return with_loss(module, model.loss), Call.of(module, *new_leaves((args, kwargs))), module._get_name()
 
 
-def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:
-    """Return the moves that the fit of a module may make. Raises ``UnreadableInput``."""
-    allowed = allowed_moves(DEFAULT_KINDS if allow is None else allow, max_cost, keep_phases=True)
-    wrong = sorted(allowed.kinds - set(KINDS))
-    if wrong:
-        hint = f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for other moves."
-        raise UnreadableInput(f"allow: a step of PyTorch cannot run the move {wrong[0]!r}.", hint=hint)
-    return allowed
-
-
 def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
     storages = storages_of(plan)
     on_device = np.array([arena.name == ONE_MEMORY for arena in plan.arenas])
@@ -339,12 +331,9 @@ def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
 
 
 def _runs_on_gpu(plan: Any, limit: int) -> bool:
-    """Return whether a model of PyTorch's caching allocator can run the plan within ``limit`` bytes.
-
-    With expandable segments the result is true, because free memory is never too fragmented.
-    """
+    """Return whether a model of PyTorch's caching allocator can run the plan within ``limit`` bytes."""
     settings = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") + os.environ.get("PYTORCH_ALLOC_CONF", "")
-    try:
+    try:  # with expandable segments, free memory is never too fragmented
         return "expandable_segments:True" in settings or _reserved_peak(plan, limit) <= limit
     except OutOfMemory:
         return False

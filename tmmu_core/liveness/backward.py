@@ -36,8 +36,8 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
     backward: list[Node] = []
     for node in reversed(forward):
         edges = [(i, o) for i, o in _edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
-        incoming = _distinct(node.outputs[o] for o in sorted(o for _, o in edges))
-        targets = _distinct(node.inputs[i] for i, _ in sorted(edges))
+        incoming = dict.fromkeys(node.outputs[o] for o in sorted(o for _, o in edges))
+        targets = dict.fromkeys(node.inputs[i] for i, _ in sorted(edges))
         # A step writes the gradients that no earlier step wrote, and reads the others.
         reads = [name + GRAD for name in (*incoming, *targets) if name in gradients]
         written = [name for name in (*incoming, *targets) if name not in gradients]
@@ -57,10 +57,6 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
     all_tensors, all_nodes = (*graph.tensors, *gradients.values()), (*graph.nodes, *backward)
     joint = msgspec.structs.replace(graph, tensors=all_tensors, nodes=all_nodes, outputs=results, execution_order=None)
     return joint, [*(node.node_id for node in forward), *(node.node_id for node in backward), *later]
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
 
 
 def _edges(node: Node) -> Sequence[tuple[int, int]]:
@@ -91,10 +87,10 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 def _saved(node: Node, marked: set[str]) -> list[str]:
     """Return the operands that the backward step reads: those in ``marked``, or if this is empty, all that it needs."""
     if marked:
-        return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
+        return [name for name in dict.fromkeys((*node.inputs, *node.outputs)) if name in marked]
     operands = {"inputs": node.inputs, "outputs": node.outputs, "both": (*node.inputs, *node.outputs)}
     operands["mask"] = node.outputs[1:2] or node.outputs  # the second output, if there are several
-    return _distinct(operands.get(operator_of(node.instr).gradient_needs, ()))
+    return list(dict.fromkeys(operands.get(operator_of(node.instr).gradient_needs, ())))
 
 
 def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:

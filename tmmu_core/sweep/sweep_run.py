@@ -259,11 +259,8 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
 
 
 def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point, ...]) -> Any:
-    """Return the future of a batch. The source is a separate task, which all its batches share.
-
-    It is a task, not data, so that the scheduler can run it again if the worker that has the source dies.
-    """
-    source = sources[batch[0].source]
+    """Return the future of a batch."""
+    source = sources[batch[0].source]  # a task of its own, so that it runs again if the worker that has it dies
     shared = client.submit(copy, source, key=f"tmmu-source-{source.digest}")
     return client.submit(run_batch, shared, batch, limits.overrides(), key=key)
 

@@ -35,7 +35,7 @@ from tmmu_core.planners import PLANNERS
 from tmmu_core.plans import model
 from tmmu_core.plans.canonical import is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
-from tmmu_core.plans.figures.metrics import renewed_metrics, written_metrics
+from tmmu_core.plans.figures.metrics import plan_metrics, totals, written_metrics
 from tmmu_core.plans.model import ArenaSummary, Constraints, Count, Count63, Places, Plan, TensorRow
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # the last three are covered by other hashes
@@ -316,7 +316,12 @@ def _with_current_figures(plan: Plan) -> Plan:
             arena = replace(arena, lower_bound_bytes=min(old[0], arena.extent_bytes))
         arenas.append(replace(arena, storages=arena.storages or int(rows.sum())))
     renewed = replace(plan, arenas=tuple(arenas))
-    return replace(renewed, metrics=renewed_metrics(plan, renewed))
+    sums = totals(renewed)
+    expected, figures = (plan_metrics(p.arenas, sums) for p in (plan, renewed))
+    expected["peak_live_bytes"] = sum(arena.peak_live_bytes for arena in plan.arenas)  # as the first version summed it
+    peaks = ("peak_live_bytes", "max_live", "peak_tmmu_usage_per_arena", "internal_fragmentation_ratio")
+    replaced = {key: figures[key] for key in peaks if plan.metrics.get(key) == expected[key]}
+    return replace(renewed, metrics={**plan.metrics, **replaced, "totals": figures["totals"]})
 
 
 def _digest(text: str, field: str) -> bytes:

@@ -17,12 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
-from tmmu_core.graph.model import Origin
 
 Path = tuple[str, ...]
 KnownBy = Literal["origins", "names", "parameters", ""]
@@ -216,14 +215,6 @@ def stack_path(text: str) -> tuple[str, ...]:
     """Return the path of the innermost module of a PyTorch ``nn_module_stack``: ``key,path,class;key,path,class;…``."""
     last = text[-PARSED_CHARACTERS:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
-
-
-def saved_origin(metadata: Any) -> Origin:
-    """Return an operator's origin, from its ``metadata`` in a saved PyTorch program; unknown fields are empty."""
-    fields = metadata if isinstance(metadata, dict) else {}
-    texts = (fields.get(key) for key in ("nn_module_stack", "stack_trace"))
-    stack, trace = (text if isinstance(text, str) else "" for text in texts)
-    return Origin(stack_path(stack), source_of(trace))
 
 
 def scopes_path(text: str) -> tuple[str, ...]:

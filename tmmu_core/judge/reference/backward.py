@@ -25,8 +25,8 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
     gradients: dict[str, Tensor] = {}  # tensor → its gradient, if an earlier backward node writes it
     for node in reversed(forward):
         edges = [(i, o) for i, o in gradient_edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
-        outputs = _distinct(node.outputs[o] for o in sorted({o for _, o in edges}))
-        inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
+        outputs = dict.fromkeys(node.outputs[o] for o in sorted({o for _, o in edges}))
+        inputs = dict.fromkeys(node.inputs[i] for i in sorted({i for i, _ in edges}))
         # The first contribution to a gradient writes it, later ones accumulate into it. If no backward node has written
         # the gradient of an output of this node yet, this node writes it, as for a loss.
         reads = [name + GRAD for name in (*outputs, *inputs) if name in gradients]
@@ -49,10 +49,6 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         *(n.node_id for n in backward),
         *others,
     ]
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
 
 
 def gradient_edges(node: Node) -> list[tuple[int, int]]:
@@ -85,12 +81,12 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
     """Return the forward operands that the backward node reads: those in ``marked``; if it is empty, all needed."""
     if marked:
-        return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
+        return [name for name in dict.fromkeys((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
     if needs == "mask":  # the second output; with one output, its zeros are the mask
-        return _distinct(node.outputs[1:2] or node.outputs)
+        return list(dict.fromkeys(node.outputs[1:2] or node.outputs))
     inputs = node.inputs if needs in ("inputs", "both") else ()
-    return _distinct((*inputs, *(node.outputs if needs in ("outputs", "both") else ())))
+    return list(dict.fromkeys((*inputs, *(node.outputs if needs in ("outputs", "both") else ()))))
 
 
 def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:

@@ -130,17 +130,14 @@ def verify_plan(
 
 
 def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:
-    """Return the arena configuration (``None``: not known), and rule → why it is not checked.
-
-    If it is not given, it is a configuration of the plan's arenas with the plan's ``arena_config_hash``: tries every
-    way to write a field, for all arenas, for no arena, or where its value is not the default.
-    """
+    """Return the arena configuration (``None``: not known), and rule → why it is not checked."""
     if plan.own_arenas:
         return None, {"configuration": OWN_ARENAS}
     if plan.arena_config_hash == hash_of({}):
         return {}, {}
     if arenas is not None:
         return arenas, {}
+    # Search the form with the plan's hash: a field is given for all arenas, for none, or where it is not the default.
     for forms in product(("changed", "all", "none"), repeat=len(_ARENA_DEFAULTS)):
         config = {
             arena.name: {

@@ -87,7 +87,17 @@ def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
     pairs = [(field.replace("_", " "), getattr(before, field), getattr(plan, field)) for field in fields]
     differences = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
     if before.arena_config_hash != plan.arena_config_hash:
-        differences += _arena_settings(plan, before) or ["arena configuration"]
+        old_names, new_names = before.arena_of.keys(), plan.arena_of.keys()
+        settings = []
+        for name in sorted(old_names & new_names):
+            for field in ("alignment_bytes", "capacity_bytes", "page_size"):
+                old, new = (getattr(side.arena_of[name], field) for side in (before, plan))
+                setting = field.removesuffix("_bytes").replace("_", " ")
+                if old != new:
+                    settings.append(f"{setting} of {name} {old} → {new}".replace(str(U64_MAX), "unlimited"))
+        if not settings and old_names != new_names:
+            settings = [f"arenas {', '.join(old_names)} → {', '.join(new_names)}"]
+        differences += settings or ["arena configuration"]
     sides = (before, plan)
     old, new = (f"token {s.replay_token.hex()[:12]}" if s.places == "sparse" else "offsets" for s in sides)
     if old != new:
@@ -100,21 +110,6 @@ def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
         if before.tensor_ids == plan.tensor_ids and not np.array_equal(before.size, plan.size):
             differences.append("dimensions")
     return tuple(differences)
-
-
-def _arena_settings(plan: Plan, before: Plan) -> list[str]:
-    """Return the differences in the settings of common arenas; without any, the difference in the arena names."""
-    old_names, new_names = before.arena_of.keys(), plan.arena_of.keys()
-    differences = []
-    for name in sorted(old_names & new_names):
-        for field in ("alignment_bytes", "capacity_bytes", "page_size"):
-            old, new = (getattr(side.arena_of[name], field) for side in (before, plan))
-            setting = field.removesuffix("_bytes").replace("_", " ")
-            if old != new:
-                differences.append(f"{setting} of {name} {old} → {new}".replace(str(U64_MAX), "unlimited"))
-    if not differences and old_names != new_names:
-        differences = [f"arenas {', '.join(old_names)} → {', '.join(new_names)}"]
-    return differences
 
 
 def baseline_warning(plan: Plan, before: Plan) -> str:

@@ -104,18 +104,6 @@ def plan_metrics(
     }
 
 
-def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """Return the metrics of ``old``, a plan of an older version, with totals and peaks of ``new``, the same plan."""
-    totals_of_new = totals(new)
-    expected = plan_metrics(old.arenas, totals_of_new)
-    expected["peak_live_bytes"] = sum(a.peak_live_bytes for a in old.arenas)
-    current = plan_metrics(new.arenas, totals_of_new)
-    # A peak that is wrong by the rules of the older version is not replaced, so that the verifier reports it.
-    peaks = ("peak_live_bytes", "max_live", "peak_tmmu_usage_per_arena", "internal_fragmentation_ratio")
-    replaced = {key: current[key] for key in peaks if old.metrics.get(key) == expected[key]}
-    return {**old.metrics, **replaced, "totals": current["totals"]}
-
-
 def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics without the planning time, which differs between runs."""
     return {key: value for key, value in metrics.items() if key != "allocation_time_ns"}

@@ -131,11 +131,7 @@ def _planned_instance(
 
 
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:
-    """Return the problems with the requested arena settings; settings that are not requested are unchanged.
-
-    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for an arena without a problem, ``AlignmentViolation`` for an
-    invalid alignment, and the errors of ``arena_fields``.
-    """
+    """Return the problems with the requested arena settings. Raises ``InvalidIrShapes`` and ``AlignmentViolation``."""
     names = tuple([problem.arena for problem in problems])
     capacities_by_name(dict.fromkeys(request.arenas or (), 0), names)
     if request.alignment is not None:

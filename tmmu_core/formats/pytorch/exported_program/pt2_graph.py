@@ -25,7 +25,7 @@ from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
-from tmmu_core.graph.modules.module_paths import saved_origin
+from tmmu_core.graph.modules.module_paths import source_of, stack_path
 from tmmu_core.graph.operators import operator_of
 
 DTYPES: dict[int, str] = {
@@ -176,7 +176,10 @@ class _Reader:
             scope=self.scope,
         )
         self.nodes.append(node)
-        origin = saved_origin(operation.metadata)
+        fields = operation.metadata if isinstance(operation.metadata, dict) else {}
+        texts = (fields.get(key) for key in ("nn_module_stack", "stack_trace"))
+        stack, trace = (text if isinstance(text, str) else "" for text in texts)
+        origin = Origin(stack_path(stack), source_of(trace))
         if origin != Origin():
             self.origins[node_id] = origin
 
