@@ -29,15 +29,16 @@ from typing import Literal, cast
 Needs = Literal["nothing", "inputs", "outputs", "both", "mask"]
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text, for long tables of names."""
     return frozenset(text.split())
 
 
-HLO = _words("stablehlo mhlo chlo hlo xla lax vhlo")
-ATEN = _words("aten prims prim torch ops executorch dimorderops rngprims edge")
-COMMUNICATION = _words("c10d c10dfunctional distributed dist nccl rccl gloo mpi horovod symmmem dtensor")
+HLO = words("stablehlo mhlo chlo hlo xla lax vhlo")
+ATEN = words("aten prims prim torch ops executorch dimorderops rngprims edge")
+COMMUNICATION = words("c10d c10dfunctional distributed dist nccl rccl gloo mpi horovod symmmem dtensor")
 NAMESPACES = HLO | ATEN | COMMUNICATION
-NAMESPACES |= _words(
+NAMESPACES |= words(
     "ai onnx ml training preview com microsoft ms internal nchwc nhwc org pytorch pkg onnxscript torchlib tfl tf "
     "tflite tensorflow builtin rawops jax numpy np jnp nn functional f modules module activation special math linalg "
     "operator builtins keras layers exir dialects quantized quantizeddecomposed higherorder inductor tosa tensor "
@@ -45,7 +46,7 @@ NAMESPACES |= _words(
 )
 
 GRADIENT = "_GRAD"  # suffix of the synthesized backward step of an operator
-OVERLOADS = _words(
+OVERLOADS = words(
     "default Tensor Scalar Tensor_Scalar Scalar_Tensor Tensor_Tensor Tensor_mode Scalar_mode int int_list dim dims "
     "dim_IntList self sizes using_ints dtype correction vec Dimname indices sections other device dtype_layout out "
     "start start_step tensor_list"

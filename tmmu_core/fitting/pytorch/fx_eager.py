@@ -18,8 +18,9 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tmmu_core.fitting.pytorch.fx_engine import ACCUMULATED
 from tmmu_core.fitting.pytorch.fx_memory import Optimizer, scratch_bytes, with_optimizer, with_scratch
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator
 from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_state import random_state_kept, state_restored
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, refuse_inputs, trace_error
@@ -207,7 +208,7 @@ class EagerRecorder(TorchDispatchMode):
         origin = self.origin_now()
         if origin is not None:
             self.origins[node_id] = origin
-        self.nodes.append(Draft(node_id, operator_name(func), inputs, outputs, self.phase, in_place_write=pairs))
+        self.nodes.append(Draft(node_id, operator(str(func)).title, inputs, outputs, self.phase, in_place_write=pairs))
 
     def name_gradient(self, parameter: str, gradient: torch.Tensor) -> str:
         """Name a gradient's storage ``PARAMETER.grad``, unless it has such a name or is persistent; return its name."""

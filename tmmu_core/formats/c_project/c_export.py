@@ -11,7 +11,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,19 +89,16 @@ def comment(text: str) -> str:
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", plain)
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        *("/*%", "%*/", "«", "»", "/*#", "#*/"),  # marks of statements, values and comments
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # C, not HTML: names from the model pass through the filter ``comment``
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["comment"] = comment
-    return environment
+_ENVIRONMENT = jinja2.Environment(
+    *("/*%", "%*/", "«", "»", "/*#", "#*/"),  # marks of statements, values and comments
+    loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # C, not HTML: names from the model pass through the filter ``comment``
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.filters["comment"] = comment
 
 
 def from_template(template: str, render: RenderMemoryPlan, **values: Any) -> str:
@@ -111,7 +108,7 @@ def from_template(template: str, render: RenderMemoryPlan, **values: Any) -> str
     values["tensors"] = [(tensor, render.tensor_stems[tensor.tensor_id]) for tensor in render.tensors]
     # The symbol's name contains the hashes, so code for a plan with other arenas or offsets does not link.
     values["plan_symbol"] = f"{render.prefix}_plan_{render.plan_hash[:16]}_{render.tensor_layout_hash[:16]}"
-    return _environment().get_template(template).render(values)
+    return _ENVIRONMENT.get_template(template).render(values)
 
 
 def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:

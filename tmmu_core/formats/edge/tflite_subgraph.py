@@ -10,6 +10,7 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.index import fixed_bytes
 from tmmu_core.graph.model import Inplace, Role, Tensor
+from tmmu_core.graph.operators import words
 
 ABSENT = -1  # number of an omitted optional operand
 HANDLE_DTYPE = "int32"
@@ -34,17 +35,12 @@ SUBGRAPH_FIELDS = {
 }
 """Operator → its table of options, and the fields with numbers of subgraphs."""
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-UNARY = _words(
+UNARY = words(
     "ABS CEIL COS ELU EXP FLOOR GELU HARD_SWISH LEAKY_RELU LOG LOGICAL_NOT LOGISTIC NEG RELU RELU6 RELU_0_TO_1 "
     "RELU_N1_TO_1 ROUND RSQRT SIGN SIN SOFTMAX SQRT SQUARE TANH ZEROS_LIKE"
 )
 """Kernels that read an element, or row, of operand 0 before they write its result."""
-BINARY = _words(
+BINARY = words(
     "ADD ATAN2 BITWISE_XOR DIV FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL POW RIGHT_SHIFT "
     "SQUARED_DIFFERENCE SUB"
 )
@@ -132,7 +128,14 @@ class ModelFile:
             wrong = next((i for i in operands if not least <= i < len(rows)), None)
             if wrong is not None:
                 raise self.damaged(f"{owner} has tensor number {wrong} in its {side}; there are {len(rows)}.", number)
-        ids = _ids([_text(row.Name()) for row in rows])
+        names = [_text(row.Name()) for row in rows]
+        name_count = Counter(names)
+        ids: list[str] = []  # the name, plus the tensor number if it is empty or repeated
+        for i, name in enumerate(names):
+            own = name if name and name_count[name] == 1 else f"{name or 'tensor'}:{i}"
+            while own != name and own in name_count:  # another tensor has this name
+                own += f":{i}"
+            ids.append(own)
         written = {i: k for k, operator in enumerate(parsed) for i in operator.outputs if i != ABSENT}
         for i, k in written.items():
             if self.data_bytes(rows[i]) and not rows[i].IsVariable():
@@ -244,15 +247,3 @@ def length(table: Any, field: str) -> int:
 
 def _text(data: bytes | None) -> str:
     return (data or b"").decode("utf-8", "replace")
-
-
-def _ids(names: list[str]) -> list[str]:
-    """Return unique ids: names, plus the tensor number if empty or repeated."""
-    count = Counter(names)
-    ids: list[str] = []
-    for i, name in enumerate(names):
-        own = name if name and count[name] == 1 else f"{name or 'tensor'}:{i}"
-        while own != name and own in count:  # another tensor has this name
-            own += f":{i}"
-        ids.append(own)
-    return ids

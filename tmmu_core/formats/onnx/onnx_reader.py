@@ -243,7 +243,11 @@ class Builder:
             else:
                 unfolded[k] = node
         self.read_names.update(name for node in unfolded.values() for name in node.input)
-        ids = self.flat.ids(list(unfolded))
+        rows = []
+        for k, node in unfolded.items():
+            origin = self.flat.origins[k]
+            rows.append((origin.position, node.name, f"{origin.scope}/{node.op_type}".removeprefix("/")))
+        ids = onnx_model.unique_ids(rows)
         for name in inputs:
             self._add(name, role="input", node_id="")
         nodes = [self._node(k, node, node_id) for (k, node), node_id in zip(unfolded.items(), ids, strict=True)]

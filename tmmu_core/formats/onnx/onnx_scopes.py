@@ -49,14 +49,6 @@ class Flat:
     model: onnx.ModelProto
     origins: tuple[Origin, ...]
 
-    def ids(self, positions: Sequence[int]) -> list[str]:
-        """Return unique ids of the nodes at ``positions``: the name, else the scope, operator and position."""
-        rows = []
-        for k in positions:
-            origin, node = self.origins[k], self.model.graph.node[k]
-            rows.append((origin.position, node.name, f"{origin.scope}/{node.op_type}".removeprefix("/")))
-        return unique_ids(rows)
-
 
 def flatten(model: onnx.ModelProto) -> Flat:
     """Return the model with its bodies flattened. Raises ``UnreadableInput`` with the node that cannot be flattened."""

@@ -15,7 +15,7 @@ from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
 from tmmu_core.formats.onnx.onnx_inference import Array, fold_constants, scope_shapes, small_weights
-from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, with_shapes
+from tmmu_core.formats.onnx.onnx_model import TypedShapes, with_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import Dim, ShapeFrom
@@ -213,16 +213,14 @@ def _infer_with_declared(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.Mode
             value.type.tensor_type.ClearField("shape")
     known, folded = _infer_and_fold(bare)
     still_open = [name for name in declared if name in written and (name not in known or None in known[name][1])]
-    used = {name: _with_declared(known.get(name), declared[name]) for name in still_open}
+    used: TypedShapes = {}
+    for name in still_open:
+        element, shape = known.get(name, declared[name])
+        if len(shape) == len(declared[name][1]):  # else the inferred rank is correct
+            sizes = zip(shape, declared[name][1], strict=True)
+            shape = [size if size is not None else written_size for size, written_size in sizes]
+        used[name] = element, shape
     return _infer_and_fold(with_shapes(bare, used)) if used else (known, folded)
-
-
-def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedShape:
-    """Return the inferred shape (else the declared one), with dynamic sizes from a declared shape of equal rank."""
-    if inferred is None or len(inferred[1]) != len(declared[1]):
-        return inferred or declared
-    pairs = zip(inferred[1], declared[1], strict=True)
-    return inferred[0], [size if size is not None else written for size, written in pairs]
 
 
 def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import file_name
+from tmmu_core.formats.allocator_plan import MAX_VALUE, file_name
 from tmmu_core.formats.xla import xla_program
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
@@ -41,7 +41,6 @@ _ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)", 
 _VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)", re.A)
 _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
-MAX_NUMBER = 2**62  # upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits
 MAX_LISTED = 12  # maximum number of modules that an error lists
 MAX_PROGRAM_BYTES = 1 << 28  # a larger text of a program (constants can make it large) is not read
 
@@ -177,8 +176,8 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
                 found = _matched(_ALLOCATION, line)
                 allocations.append(_Allocation(*_numbers(found[1], found[2]), found[3]))
                 total_bytes += allocations[-1].size
-                if total_bytes > MAX_NUMBER:
-                    raise ValueError(f"the allocations together have more than {MAX_NUMBER} bytes.")
+                if total_bytes > MAX_VALUE:
+                    raise ValueError(f"the allocations together have more than {MAX_VALUE} bytes.")
             elif section == "allocations" and line.startswith(" "):
                 found = _matched(_VALUE, line)
                 size, offset = _numbers(found[3], found[4])
@@ -212,7 +211,7 @@ def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
 
 
 def _numbers(*digits: str) -> tuple[int, int]:
-    first, second = (strict.whole_number(each, MAX_NUMBER) for each in digits)
+    first, second = (strict.whole_number(each, MAX_VALUE) for each in digits)
     return first, second
 
 
@@ -251,9 +250,8 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    Overlapping rows are merged, unless the later row reuses the older one in place: it begins at the last step of the
-    older row, has the same offset, and is not larger. The older row then ends one step earlier. If a third value begins
-    at this step, the rows are merged too, because a planner could place that value on bytes that are still read.
+    Overlapping rows are merged, unless the later row reuses the older one in place, which then ends one step earlier.
+    If a third value begins at this step, they are merged too: a planner could place it on bytes that are still read.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth

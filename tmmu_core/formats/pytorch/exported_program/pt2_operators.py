@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tmmu_core.formats import scopes
-from tmmu_core.graph.operators import ONE_WORD, one_word_parts
+from tmmu_core.graph.operators import ONE_WORD, one_word_parts, words
 
 Flow = Literal["branch", "loop", "map", "scan", "call"]
 FLOWS: dict[str, Flow] = {
@@ -24,12 +24,7 @@ FLOWS: dict[str, Flow] = {
 }
 """Operator of ``torch.ops.higher_order`` → its kind. Bodies of others (``associative_scan``) are not planned."""
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-VIEWS = _words(  # the results are always views of the first argument
+VIEWS = words(  # the results are always views of the first argument
     "_conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided atleast_1d atleast_2d atleast_3d "
     "broadcast_to chunk conj detach detach_ diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh "
     "linalg_diagonal mH mT matrix_H moveaxis movedim narrow numpy_T permute positive real resolve_neg select slice "
@@ -37,30 +32,30 @@ VIEWS = _words(  # the results are always views of the first argument
     "unsafe_split unsafe_split_with_sizes unsqueeze view view_as view_as_complex view_as_real"
 )
 # Further views in the namespace ``prims``, to which decompositions convert operators.
-PRIM_VIEWS = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
-VIEWS_OF_ALL = _words("broadcast_tensors meshgrid")  # return a view of each argument, in order
+PRIM_VIEWS = words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
+VIEWS_OF_ALL = words("broadcast_tensors meshgrid")  # return a view of each argument, in order
 # The result is a view if the strides allow the new shape, else a copy.
-RESHAPES = _words("flatten ravel reshape reshape_as unflatten")
-SAME_OR_COPY = _words("contiguous cpu pin_memory resolve_conj sum_to_size to to_dense type_as")
+RESHAPES = words("flatten ravel reshape reshape_as unflatten")
+SAME_OR_COPY = words("contiguous cpu pin_memory resolve_conj sum_to_size to to_dense type_as")
 """Operators that return their first argument if it already has the requested property, else a copy."""
-DROPOUTS = _words("alpha_dropout dropout feature_alpha_dropout feature_dropout")
+DROPOUTS = words("alpha_dropout dropout feature_alpha_dropout feature_dropout")
 """Operators that return their first argument if ``train`` is false or the probability ``p`` is 0."""
-NO_BYTES = _words(  # assertions and reads of metadata, which return no tensor
+NO_BYTES = words(  # assertions and reads of metadata, which return no tensor
     "_assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size sym_numel "
     "sym_size sym_storage_offset sym_stride"
 )
-CHANGED_COPIES = _words(
+CHANGED_COPIES = words(
     "as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce "
     "masked_scatter put scatter scatter_add scatter_reduce select_scatter slice_scatter"
 )
 """Operators that copy their first argument and change some elements. The result may overwrite this argument only."""
-REDUCING_OVERLOADS = _words("dim other_dim names_dim dim_IntList")  # not pointwise
-_OUT_OVERLOADS = _words(
+REDUCING_OVERLOADS = words("dim other_dim names_dim dim_IntList")  # not pointwise
+_OUT_OVERLOADS = words(
     "L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input "
     "inverse output result sign values values_stable"
 )
 """Overloads that write their last arguments although their name does not contain ``out``: ``topk.values``."""
-_IN_PLACE = _words("__iand__ __ilshift__ __ior__ __irshift__ __ixor__")
+_IN_PLACE = words("__iand__ __ilshift__ __ior__ __irshift__ __ixor__")
 _OPERATOR = re.compile(
     r"(?:torch\.ops\.|torch\._ops\.|executorch\.exir\.dialects\.edge\._ops\.)?(\w+)[.:]{1,2}(\w+)(?:\.(\w+))?"
 )

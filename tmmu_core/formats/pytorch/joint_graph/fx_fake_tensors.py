@@ -35,7 +35,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-import torch._decomp.decompositions  # it registers the decompositions that ``_without_decompositions`` removes
+import torch._decomp.decompositions  # it registers the decompositions that ``while_traced`` removes
 import torch.utils.checkpoint
 from torch._decomp import decomposition_table, meta_table
 from torch._functorch._aot_autograd import collect_metadata_analysis
@@ -120,10 +120,8 @@ _IN_TRAINING = frozenset({"dropout"})
 
 @cache
 def shared_mode() -> FakeTensorMode:
-    """Return the fake mode of this process, so that tensors of different callers are compatible.
-
-    PyTorch's control-flow operators (``cond``, ``scan``) accept no subclass of ``FakeTensorMode``.
-    """
+    """Return the fake mode of this process, so that tensors of different callers are compatible."""
+    # PyTorch's control-flow operators (``cond``, ``scan``) accept no subclass of ``FakeTensorMode``.
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     mode.__deepcopy__ = lambda memo: mode
     return mode
@@ -213,11 +211,24 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def while_traced(train: bool = True) -> Iterator[None]:
+def while_traced(train: bool) -> Iterator[None]:
     """Context manager: skip reads of values, and trace the operators of eager mode (``train``: one for dropout)."""
-    decomposed = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
-    with value_checks_disabled(), _joint_graph_patched(), _without_decompositions(decomposed):
-        yield
+    kept = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    removed = []  # the decompositions before autograd
+    for name in sorted(set(torch.ops.aten) - kept):
+        packet = getattr(torch.ops.aten, name)
+        for operator in (getattr(packet, overload) for overload in packet.overloads()):
+            if keys[0] in operator.py_kernels:
+                removed += [(operator, key, operator.py_kernels.pop(key)) for key in keys if key in operator.py_kernels]
+                operator._dispatch_cache.clear()
+    try:
+        with value_checks_disabled(), _joint_graph_patched():
+            yield
+    finally:
+        for operator, key, kernel in removed:
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
 
 
 @contextlib.contextmanager
@@ -233,11 +244,7 @@ def cudnn_disabled(module: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def while_built() -> Iterator[None]:
-    """Context manager: a model of fake tensors can be built.
-
-    Weights of a truncated normal distribution are not drawn. ``module.to(dtype)`` and similar methods work on
-    fake parameters: each parameter is replaced by a new one; tied parameters stay tied.
-    """
+    """Context manager: a model of fake tensors is built and converted (``module.to``). Tied parameters stay tied."""
     conversions: dict[tuple[int, int], tuple[Any, ...]] = {}  # ids of function and tensor → both, and the result
 
     def converted(fn: Any, value: Any) -> Any:
@@ -261,30 +268,9 @@ def while_built() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _without_decompositions(kept: frozenset[str]) -> Iterator[None]:
-    """Context manager: remove the decompositions before autograd, except those of the operators in ``kept``."""
-    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-    removed = []
-    for name in sorted(set(torch.ops.aten) - kept):
-        packet = getattr(torch.ops.aten, name)
-        for operator in (getattr(packet, overload) for overload in packet.overloads()):
-            if keys[0] in operator.py_kernels:
-                removed += [(operator, key, operator.py_kernels.pop(key)) for key in keys if key in operator.py_kernels]
-                operator._dispatch_cache.clear()
-    try:
-        yield
-    finally:
-        for operator, key, kernel in removed:
-            operator.py_kernels[key] = kernel
-            operator._dispatch_cache.clear()
-
-
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
-    """Return ``result`` of the fake kernel of ``func``, with the dtypes and storage sizes of the real kernel.
-
-    Raises ``UnreadableInput`` for a product of different dtypes, which the real kernel rejects.
-    """
+    """Return ``result`` of the fake kernel of ``func``, with the dtypes and storage sizes of the real kernel."""
+    # The real kernel of a product rejects different dtypes.
     dtypes = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)} if func in _PRODUCTS else ()
     if len(dtypes) > 1:
         what = f"{func} has operands of different dtypes: {', '.join(sorted(map(str, dtypes)))}."

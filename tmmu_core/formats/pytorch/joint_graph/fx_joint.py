@@ -91,12 +91,12 @@ class JointReader(torch.fx.Interpreter):
         """Run one fx node under fake tensors and record it."""
         if n.op == "output":
             if self.prefix:  # a body
-                return self._values_of(n.args[0])
+                return self.map_nodes_to_values(n.args[0], n)
             self._finish()
             return None
         value = super().run_node(n)
         if n.op == "call_function":
-            value = with_real_storage(n.target, self._values_of(n.args), value)
+            value = with_real_storage(n.target, self.map_nodes_to_values(n.args, n), value)
             if n.target is not operator.getitem:
                 self._call(n, value)
         elif isinstance(value, torch.Tensor):
@@ -160,11 +160,12 @@ class JointReader(torch.fx.Interpreter):
             self._remove_node(part)
             self._rename(value, self.env[n.args[0]])
             return
-        operands, results = _tensors((self._values_of(n.args), self._values_of(n.kwargs))), _tensors(value)
+        operands, results = _tensors(self.fetch_args_kwargs_from_env(n)), _tensors(value)
         sparse = next((leaf for leaf in results if leaf.layout is not torch.strided), None)
+        title = ops.operator(str(n.target)).title
         if sparse is not None:
             layout = str(sparse.layout).removeprefix("torch.")
-            what = f"{n.name} ({operator_name(n.target)}) returns a tensor of the layout {layout} without a known size."
+            what = f"{n.name} ({title}) returns a tensor of the layout {layout} without a known size."
             hint = "Use dense tensors, such as torch.nn.Embedding(sparse=False)."
             raise UnreadableInput(what, place=fx_origins.layer_of_node(n), hint=hint)
         if self.phase == "forward" and any(arg.name in self.tangents for arg in n.all_input_nodes):
@@ -175,7 +176,7 @@ class JointReader(torch.fx.Interpreter):
         if bodies and self._flatten_bodies(n, node_id, results):
             return
         outputs = [name for ids in self._declare_results(node_id, results, inputs) for name in ids]
-        draft = Draft(node_id, operator_name(n.target), inputs, outputs, self.phase, unplanned=bodies, scope=self.scope)
+        draft = Draft(node_id, title, inputs, outputs, self.phase, unplanned=bodies, scope=self.scope)
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
         draft.inplace = self._inplace_pairs(n, operands, results, draft)
@@ -203,9 +204,6 @@ class JointReader(torch.fx.Interpreter):
             del self.tensors[name]
             self.dependent.discard(name)
         return draft
-
-    def _values_of(self, arguments: Any) -> Any:
-        return self.map_nodes_to_values(arguments, None)
 
     def _begin_backward(self) -> None:
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
@@ -251,7 +249,7 @@ class JointReader(torch.fx.Interpreter):
     def _flatten_bodies(self, n: Any, node_id: str, values: Sequence[Any]) -> bool:
         """Append the nodes of the bodies of ``n``. Return ``False``, and append none, if they cannot be planned."""
         flow = ops.FLOWS.get(getattr(n.target, "__name__", ""))
-        arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
+        arguments = [self.map_nodes_to_values(arg, n) for arg in (*n.args, *n.kwargs.values())]
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
         groups = [[self.id_of[id(leaf)] for leaf in _tensors(each)] for each in leaves]
@@ -369,7 +367,11 @@ class JointReader(torch.fx.Interpreter):
         read = {each for draft in backward if draft.instr != TANGENT for each in draft.inputs}
         from_forward = read.difference(*(draft.outputs for draft in backward))
         saved = {each for each in from_forward if not self.tensors[view_root(self.tensors, each)].persistent}
-        names = self._gradient_names()
+        names: dict[str, str] = {}  # gradient that a node computes for a parameter → its new id
+        written = {each for draft in self.nodes for each in draft.outputs}
+        for parameter, gradient in self.gradients.items():
+            if gradient in written:
+                names.setdefault(gradient, self._unused(f"{parameter}.grad"))
 
         def named(ids: Sequence[str]) -> list[str]:
             return [names.get(each, each) for each in ids]
@@ -390,15 +392,6 @@ class JointReader(torch.fx.Interpreter):
             origins=self.origins,
         )
 
-    def _gradient_names(self) -> dict[str, str]:
-        """Return the id of each gradient that a node computes for a parameter → its new id, ``PARAMETER.grad``."""
-        names: dict[str, str] = {}
-        written = {name for draft in self.nodes for name in draft.outputs}
-        for parameter, gradient in self.gradients.items():
-            if gradient in written:
-                names.setdefault(gradient, self._unused(f"{parameter}.grad"))
-        return names
-
 
 def _layout_of(value: Any) -> StridedLayout:
     shape, strides = (tuple(map(int, side)) for side in (value.shape, value.stride()))
@@ -406,19 +399,11 @@ def _layout_of(value: Any) -> StridedLayout:
 
 
 def has_strides_of(gradient: Any, leaf: Any) -> bool:
-    """Return whether the strides of ``gradient`` let the autograd engine use it as ``leaf.grad`` without a copy.
-
-    The strides must be those of ``leaf``; for a leaf with gaps or overlaps, those of a contiguous tensor.
-    """
-    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
+    """Return whether the strides of ``gradient`` let the autograd engine use it as ``leaf.grad`` without a copy."""
+    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):  # it has gaps or overlaps
         return bool(gradient.is_contiguous())
     strides = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
     return all(size == 1 or one == other for size, one, other in strides)
-
-
-def operator_name(target: Any) -> str:
-    """Return an operator's name without the namespace ``aten`` and the overload ``default``."""
-    return str(target).removeprefix("aten.").removesuffix(".default")
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -56,10 +56,7 @@ def signature_of(joint: Any) -> JointSignature:
 
 
 def written_part(node: Any) -> tuple[Any, bool]:
-    """Return the operator that can write a part in place, and whether it only copies the part to itself.
-
-    ``node`` is the scatter operator, and ``node.args[0]`` the whole tensor. Return ``(None, False)`` for other nodes.
-    """
+    """Return the operator that can write the part of a scatter ``node`` in place, and whether it changes nothing."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None, False

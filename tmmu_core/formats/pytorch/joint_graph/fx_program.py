@@ -29,10 +29,7 @@ MEMORY_FORMATS = dict(
 
 
 class RebuiltProgram:
-    """A program on new tensors, which are fake in a fake mode. ``module(*tensors)`` runs it on its inputs, in order.
-
-    Raises ``ValueError``, ``UnreadableInput``, or errors of damaged files.
-    """
+    """A program on new tensors, which are fake in a fake mode. ``module(*tensors)`` runs it on its inputs, in order."""
 
     def __init__(self, program: Program) -> None:
         self.module = torch.nn.Module()  # has no attributes besides the program's parameters and buffers

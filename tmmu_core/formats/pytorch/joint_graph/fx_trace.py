@@ -75,11 +75,7 @@ def new_leaves(arguments: Any) -> Any:
 
 
 def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
-    """Return a module that runs ``module`` and returns the tensors to differentiate.
-
-    These are the result of ``loss``. Without ``loss``, they are the output's attribute ``loss``, or else the output.
-    The module raises ``UnreadableInput`` if ``loss`` drops the gradient or cannot be called.
-    """
+    """Return a module that returns ``loss`` of the output of ``module``; by default its ``loss``, else the output."""
 
     class WithLoss(torch.nn.Module):
         def __init__(self) -> None:

@@ -54,16 +54,22 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
 def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     """Return ``(offsets of all blocks, note or "")``.
 
-    Three placements are tried in order: (1) the allocator's addresses, without the gaps between regions; (2) packed
-    segments, each as a whole; (3) packed blocks. The first one within ``max_bytes`` is returned. If there is none, or
-    ``max_bytes`` is ``None``, placement 1 is returned.
+    The first placement within ``max_bytes`` is returned, else the first one: the allocator's addresses without the gaps
+    between regions, packed segments, packed blocks.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
     maps = [np.frombuffer(column, np.int64)[mapped] for column in (events.addr, events.size)]
     regions = np.array([(each.address, each.total_size) for each in blocks.segments], np.int64).reshape(-1, 2).T
     starts = np.concatenate((regions[0], maps[0], blocks.address))
-    joined, total = _joined(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)), blocks.address)
+    ends = starts + np.concatenate((regions[1], maps[1], blocks.size))
+    order = np.argsort(starts, kind="stable")
+    first, last = starts[order], np.maximum.accumulate(ends[order])
+    begins = np.flatnonzero(np.concatenate(([True], first[1:] > last[:-1])))  # regions that follow a gap
+    starts, ends = first[begins], last[np.append(begins[1:], len(first)) - 1]
+    bases = np.cumsum(ends - starts) - (ends - starts)
+    k = np.searchsorted(starts, blocks.address, side="right") - 1
+    joined, total = bases[k] + blocks.address - starts[k], int((ends - starts).sum())
     if max_bytes is None or total <= max_bytes:
         return joined, ""
     segments = _segments(blocks)
@@ -77,22 +83,8 @@ def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     return joined, "offsets span all segments that ever existed"
 
 
-def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
-    """Remove the gaps between regions ``[start, end)``; return ``(offset of each address, bytes of all regions)``."""
-    order = np.argsort(starts, kind="stable")
-    first, last = starts[order], np.maximum.accumulate(ends[order])
-    begins = np.flatnonzero(np.concatenate(([True], first[1:] > last[:-1])))
-    starts, ends = first[begins], last[np.append(begins[1:], len(first)) - 1]
-    bases = np.cumsum(ends - starts) - (ends - starts)
-    k = np.searchsorted(starts, addresses, side="right") - 1
-    return bases[k] + addresses - starts[k], int((ends - starts).sum())
-
-
 def _segments(blocks: Device) -> tuple[I64, I64, I64, I64, I64] | None:
-    """Return start, size, birth and death of each segment, and the segment of each block (by its address and birth).
-
-    ``None`` if there is no segment, if one changes size or vanishes, or if a block is in no segment.
-    """
+    """Return start, size, birth, death of segments, and each block's segment; ``None`` if their history is unclear."""
     events = blocks.events
     mapped_at: dict[int, tuple[int, int]] = {}
     rows = []  # address, size, birth, death

@@ -73,11 +73,6 @@ class Segment(msgspec.Struct, Generic[Frames], gc=False):
     segment_pool_id: Pool | None = None
     blocks: list[Block[Frames]] = []
 
-    @property
-    def lane(self) -> Lane:
-        """The stream and pool of the segment."""
-        return lane_of(self.stream, self.segment_pool_id)
-
 
 def lane_of(stream: int | None, pool: Pool | None) -> Lane:
     """Return the lane of a stream and a pool; ``None``: the default stream or pool."""
@@ -215,12 +210,13 @@ class Device:
 
 def device_of(events: Events, segments: list[Segment]) -> Device:
     """Return a device's live ranges, sorted by birth and address, from its events and its blocks at the end."""
-    private = [segment for segment in segments if any(segment.lane[1])]
+    private = [segment for segment in segments if any(segment.segment_pool_id or ())]
     if private and not any(any(pool) for _, pool in events.lanes):  # older versions write the pool to segments only
         addresses, lanes = np.frombuffer(events.addr, np.int64), np.frombuffer(events.lane, np.int32).copy()
         for segment in private:
             is_inside = (segment.address <= addresses) & (addresses < segment.address + segment.total_size)
-            lanes[is_inside] = events.lanes.setdefault(segment.lane, len(events.lanes))
+            own_lane = lane_of(segment.stream, segment.segment_pool_id)
+            lanes[is_inside] = events.lanes.setdefault(own_lane, len(events.lanes))
         events.lane = array("i", lanes.tobytes())
     rows = array("q")
     allocated, reused_at, steps = _add_traced_ranges(events, rows)
@@ -228,7 +224,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     for at, (block, segment) in {block.address: (block, segment) for block, segment in blocks}.items():
         if at is not None and at not in allocated:  # ``read_snapshot`` sets missing addresses
             requested = block.size if block.requested_size is None else block.requested_size
-            lane_row = events.lanes.setdefault(segment.lane, len(events.lanes))
+            lane_row = events.lanes.setdefault(lane_of(segment.stream, segment.segment_pool_id), len(events.lanes))
             end = reused_at.get(at, max(steps, 1))
             rows.extend((0, end, at, requested, block.stack, lane_row, 0, events.is_recorded))
     columns = np.frombuffer(rows, np.int64).reshape(-1, 8).T

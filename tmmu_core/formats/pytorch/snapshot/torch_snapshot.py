@@ -217,8 +217,7 @@ _PHASES[codes.STATE] = codes.OPTIMIZER
 def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     """Return the category of each allocation, an index into ``CATEGORIES``, and the phase of its birth.
 
-    ``phases``: the code of each stack. The phase of a birth is ``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``,
-    or −1 if it is unknown. O(n log n).
+    ``phases``: the code of each stack. An unknown phase of a birth is −1. O(n log n).
     """
     code, freed_by = (np.array(phases, np.int64)[rows] for rows in (device.stack, device.free_stack))
     has_phases = bool((code[~device.is_before] > codes.NO_PHASE).any())
@@ -251,7 +250,13 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     unknown = device.is_before & (code == codes.NO_STACK)
     category[unknown & ends_in_backward] = ACTIVATIONS
     category[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
-    gradients = _most_live_at_once(device, is_gradient & outlasts_allocations)
+    rows = is_gradient & outlasts_allocations
+    gradients: Counter[int] = Counter()  # size → maximum number of gradients of this size that are live at once
+    now: Counter[int] = Counter()
+    births, deaths, sizes = (column[rows].tolist() for column in (device.birth, device.death, device.size))
+    for _, live, size in sorted([*zip(births, repeat(1), sizes), *zip(deaths, repeat(-1), sizes)]):
+        now[size] += live
+        gradients[size] = max(gradients[size], now[size])
     if gradients or not is_gradient.any():
         for rows in (unknown, without_phase & (birth_phase == -1)):
             _categorise_by_size(device, rows & never_freed, gradients, category)
@@ -278,18 +283,6 @@ def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Coun
             category[row] = PARAMETERS
         elif gradients[size] or (size % 2 == 0 and gradients[size // 2]):
             category[row] = STATES
-
-
-def _most_live_at_once(device: Device, rows: NDArray[np.bool_]) -> Counter[int]:
-    """Return size → the maximum number of allocations of this size in ``rows`` that are live at once."""
-    birth, death, sizes = (column[rows].tolist() for column in (device.birth, device.death, device.size))
-    begins, ends = (zip(steps, repeat(change), sizes) for steps, change in ((birth, 1), (death, -1)))
-    now: Counter[int] = Counter()
-    most: Counter[int] = Counter()
-    for _, change, size in sorted([*begins, *ends]):
-        now[size] += change
-        most[size] = max(most[size], now[size])
-    return most
 
 
 @dataclass(frozen=True)
