@@ -5,7 +5,7 @@ remain as compressed steps. The end of a gap counts as a birth.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -36,9 +36,6 @@ class ConflictTable:
 
     def __getitem__(self, i: int) -> list[tuple[int, int]]:
         return [(other, kind) for other, kind in self.table[self.first[i] : self.first[i + 1]].tolist()]
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        return map(self.__getitem__, range(len(self.first) - 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,18 +41,8 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 def sorted_storages(cols: Columns, order: str) -> list[int]:
-    """Return the storages sorted by an order's keys, greatest first (``birth``: earliest); ties in normative order.
-
-    ===============  ================================================================================
-    ``size``         bytes; births during the lifetime
-    ``area``         bytes × live steps
-    ``birth``        earliest birth
-    ``length``       births during the lifetime; bytes
-    ``size_length``  bytes × births during the lifetime
-    ``breadth``      maximum of the live bytes during the lifetime; bytes (Pisarchyk & Lee 2020)
-    ===============  ================================================================================
-    """
-    births = np.zeros(len(cols), dtype=np.int64)
+    """Return the storages sorted by an order's keys, greatest first (``birth``: earliest); ties in normative order."""
+    births = np.zeros(len(cols), dtype=np.int64)  # per storage, the births during its lifetime
     np.add.at(births, cols.storage_of_part, cols.part_hi - cols.part_lo)
     match order:
         case "size":

@@ -262,27 +262,23 @@ class _Placing:
 
         A constant with a destination has two candidates: the destination, and the memory that stores it.
         """
-        requested = self.facts[i].memory
+        facts, size, requested = self.facts[i], int(self.problem.size[i]), self.facts[i].memory
+        roles = {facts.role, self.problem.roles[i] if self.problem.roles else facts.role}
         decider = "order" if requested is None else "tensor"
         for number, rule in enumerate(self.platform.rules, start=1) if requested is None else ():
-            if self._matches(rule, i):
+            if (
+                (rule.role is None or rule.role in roles)
+                and (rule.operator is None or fnmatchcase(facts.operator, rule.operator))
+                and (rule.name is None or fnmatchcase(self.problem.ids[i], rule.name))
+                and size >= rule.min_size
+                and (rule.max_size is None or size <= rule.max_size)
+            ):
                 decider, requested, target = f"rule {number}", rule.memory, rule.constant_destination_memory
-                if self.facts[i].role == "constant" and target is not None and target != requested:
+                if facts.role == "constant" and target is not None and target != requested:
                     return decider, [(target, requested, True), (requested, requested, False)]
                 break
         first = [] if requested is None else [(requested, requested, True)]
         return decider, first + [(name, name, False) for name in self.memory if name != requested]
-
-    def _matches(self, rule: Rule, i: int) -> bool:
-        size, facts = int(self.problem.size[i]), self.facts[i]
-        roles = {facts.role, self.problem.roles[i] if self.problem.roles else facts.role}
-        return (
-            (rule.role is None or rule.role in roles)
-            and (rule.operator is None or fnmatchcase(facts.operator, rule.operator))
-            and (rule.name is None or fnmatchcase(self.problem.ids[i], rule.name))
-            and size >= rule.min_size
-            and (rule.max_size is None or size <= rule.max_size)
-        )
 
     def _place_in(self, i: int, name: str, source: str, is_requested: bool) -> str:
         """Place storage ``i`` and return an empty text, or return the reason why it does not fit."""

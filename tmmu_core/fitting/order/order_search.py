@@ -51,11 +51,6 @@ class Ordered:
         if peak < self.peak:
             self.order, self.peak, self.method = order, peak, method
 
-    @property
-    def optimal(self) -> bool:
-        """Whether the order is proven optimal."""
-        return self.peak <= self.bound
-
 
 def best_order(
     model: OrderModel, report: Progress | None = None, *, budget: int | None = None, goal: int | None = None

@@ -4,7 +4,7 @@ Element i of an element-wise operator's output depends only on element i of its 
 input of the same shape and dtype. Views are excluded: their element layout is unknown.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.planner_calls import PlanInput
@@ -37,9 +37,15 @@ def permitted_pairs(node: Node) -> Pairs:
 
 def missing_permissions(plan_input: PlanInput, nodes: Collection[str] | None = None) -> Move | None:
     """Return one move with every missing permission of ``nodes`` (default: all); ``None`` if there is none."""
-    missing = _nodes_with_missing_pairs(plan_input)
-    missing = [row for row in missing if nodes is None or row[0].node_id in nodes]
-    return _move(missing) if missing else None
+    tensors = {tensor.id: tensor for tensor in plan_input.graph.tensors}
+    chosen = [node for node in plan_input.graph.nodes if nodes is None or node.node_id in nodes]
+    missing = [(node, pairs) for node in chosen if (pairs := missing_pairs(node, tensors))]
+    if not missing:
+        return None
+    names = tuple(node.node_id for node, _ in missing)
+    inputs = tuple(dict.fromkeys(node.inputs[i] for node, pairs in missing for i, _ in pairs))
+    details = {"pairs": [[node.node_id, [list(pair) for pair in pairs]] for node, pairs in missing]}
+    return Move("inplace", f"reuse inputs in place in {some_names(names)}", WHY, inputs, names, details=details)
 
 
 def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
@@ -58,26 +64,9 @@ def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
     return missing_permissions(plan_input, needed)
 
 
-def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield one move per node with missing permissions."""
-    yield from (_move([row]) for row in _nodes_with_missing_pairs(plan_input))
-
-
 def live_bytes_in(liveness: Liveness, arena: int) -> list[int]:
     """Return the live bytes of an arena at each step, as Python integers."""
     storages = liveness.storages
     in_arena = storages.arena == arena
     columns = (storages.birth[in_arena], storages.death[in_arena], storages.size[in_arena])
     return live_bytes_of(*columns, liveness.timeline.steps).tolist()
-
-
-def _nodes_with_missing_pairs(plan_input: PlanInput) -> list[tuple[Node, Pairs]]:
-    tensors = {tensor.id: tensor for tensor in plan_input.graph.tensors}
-    return [(node, pairs) for node in plan_input.graph.nodes if (pairs := missing_pairs(node, tensors))]
-
-
-def _move(missing: list[tuple[Node, Pairs]]) -> Move:
-    nodes = tuple(node.node_id for node, _ in missing)
-    tensors = tuple(dict.fromkeys(node.inputs[i] for node, pairs in missing for i, _ in pairs))
-    details = {"pairs": [[node.node_id, [list(pair) for pair in pairs]] for node, pairs in missing]}
-    return Move("inplace", f"reuse inputs in place in {some_names(nodes)}", WHY, tensors, nodes, details=details)

@@ -41,8 +41,7 @@ def with_engine(
     ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none; ``accumulated`` has the
     parameters whose gradient exists before the step. With an optimizer, gradients of results are freed after backward.
     """
-    start = _BackwardStart(graph, frozenset(gradient.leaf for gradient in gradients))
-    start.add_results(results)
+    start = _BackwardStart(graph, frozenset(gradient.leaf for gradient in gradients), results)
     graph = start.graph_with_sums()
     tensors, nodes = {tensor.id: tensor for tensor in graph.tensors}, list(graph.nodes)
     final = dict(start.sum_of_leaf)
@@ -94,7 +93,7 @@ def with_engine(
 class _BackwardStart:
     """Collects what the caller and the engine allocate when backward begins."""
 
-    def __init__(self, graph: Graph, leaves: frozenset[str]) -> None:
+    def __init__(self, graph: Graph, leaves: frozenset[str], results: Iterable[tuple[str, int]]) -> None:
         self.graph = graph
         self.leaves = leaves  # parameters and inputs whose gradient the backward pass returns
         self.tensors = {tensor.id: tensor for tensor in graph.tensors}
@@ -107,8 +106,6 @@ class _BackwardStart:
         self.sums: dict[str, tuple[int, Node]] = {}  # node id of a sum → (bytes of its scratch output, the node)
         self.sum_of_leaf: dict[str, str] = {}  # parameter or input → the sum of the gradients of results in its storage
         self.copied: set[tuple[str, str]] = set()  # (leaf that is a result, its gradient that the caller holds)
-
-    def add_results(self, results: Iterable[tuple[str, int]]) -> None:
         groups: dict[str, list[tuple[str, int]]] = {}
         for name, size in results:
             if size:

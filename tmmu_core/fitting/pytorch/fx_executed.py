@@ -258,7 +258,18 @@ def merge_equal_nodes(joint: Any) -> None:
                 joint.graph.erase_node(view)
     nodes = list(joint.graph.nodes)
     position = {node: k for k, node in enumerate(nodes)}
-    equal = _equal_nodes(nodes)
+    result_storages = {storage for node in nodes[-1].all_input_nodes for storage in _storages(node)}
+    nodes_by_key: dict[Hashable, list[Any]] = {}
+    first_equal: dict[Any, Any] = {}
+    equal: dict[Any, list[Any]] = {}  # node → the earlier nodes that compute the same value, if any
+    for node in nodes:
+        is_operator = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
+        is_functional = node.op == "call_function" and is_operator and not node.is_impure()
+        if is_functional and not result_storages & {*_storages(node)}:
+            group = nodes_by_key.setdefault(_key(node, first_equal), [])
+            if group:
+                equal[node], first_equal[node] = group[:], group[0]
+            group.append(node)
     last_read: dict[int, int] = {}  # storage → position of its last read by a remaining operator
     is_read = set()  # operators that a remaining operator reads
     replaced: dict[Any, Any] = {}
@@ -283,23 +294,6 @@ def merge_equal_nodes(joint: Any) -> None:
             node.replace_all_uses_with(replaced[node])
             joint.graph.erase_node(node)
     joint.recompile()
-
-
-def _equal_nodes(nodes: list[Any]) -> dict[Any, list[Any]]:
-    """Return node → the earlier nodes that compute the same value, for each node with at least one."""
-    result_storages = {storage for node in nodes[-1].all_input_nodes for storage in _storages(node)}
-    nodes_by_key: dict[Hashable, list[Any]] = {}
-    first_equal: dict[Any, Any] = {}
-    equal = {}
-    for node in nodes:
-        is_operator = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
-        is_functional = node.op == "call_function" and is_operator and not node.is_impure()
-        if is_functional and not result_storages & {*_storages(node)}:
-            group = nodes_by_key.setdefault(_key(node, first_equal), [])
-            if group:
-                equal[node], first_equal[node] = group[:], group[0]
-            group.append(node)
-    return equal
 
 
 def _is_live(source: Any, node: Any, last_read: dict[int, int], position: int) -> bool:

@@ -127,7 +127,8 @@ class _Rebuild:
                 self.source_of[written] = node.offloads
                 new = self.graph.call_function(from_host, (self.node_of[read], _device_of(self.node_of[read])))
             new.meta["val"] = self.node_of[read].meta["val"]
-            self._record(written, new, node)
+            self.node_of[written] = new
+            self._record_phase(new, node)
             return
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
         if source is None:  # tangents and optimizer steps have no fx node
@@ -147,7 +148,8 @@ class _Rebuild:
             if any(name.endswith(STATE) for name in node.outputs):
                 state = self.graph.call_function(saved_state, (self._generator(source),))
                 state.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
-                self._record(node.outputs[-1], state, node)
+                self.node_of[node.outputs[-1]] = state
+                self._record_phase(state, node)
             new = self._copy(source, renamed)
         self._record_phase(new, node)
         results = dict(zip(original.outputs, node.outputs, strict=False))
@@ -176,10 +178,6 @@ class _Rebuild:
         else:
             self.backward.add(new)
             new.meta["partitioner_tag"] = "must_be_in_backward"
-
-    def _record(self, tensor: str, new: FxNode, node: Node) -> None:
-        self.node_of[tensor] = new
-        self._record_phase(new, node)
 
     def _copy(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
         new = self.graph.node_copy(source, lambda arg: self._new_node_of(arg, renamed))

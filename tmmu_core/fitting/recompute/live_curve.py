@@ -178,7 +178,7 @@ class Tables:
         loops = library()
         if loops is None:
             return _Execution(self, choice).fill_tables()
-        return native.recompute(loops, self.call, drop_idx=storages, away=choice.offloaded)
+        return bool(native.run(loops, self.call, drop_idx=storages, away=choice.offloaded))
 
 
 class DropWalk:

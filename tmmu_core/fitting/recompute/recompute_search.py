@@ -128,8 +128,12 @@ def minimum_cut(vertices: int, tail: I64, head: I64, capacity: I64) -> Mask:
     twin = np.argsort(order)[(order + count) % max(1, 2 * count)]
     columns = (start, heads[order], residual, twin)
     loops = library()
-    level = _dinic(*(column.tolist() for column in columns)) if loops is None else native.minimum_cut(loops, *columns)
-    return np.array(level, np.int64) >= 0
+    if loops is None:
+        return np.array(_dinic(*(column.tolist() for column in columns)), np.int64) >= 0
+    level, queue, at, path = np.empty((4, vertices), np.int64)
+    fields = dict(zip(("start", "to", "room", "twin"), columns, strict=True)) | {"queue": queue, "at": at, "path": path}
+    native.run(loops, native.call_of("minimum_cut", vertices=vertices, level=level, **fields))
+    return level >= 0
 
 
 def _dinic(start: list[int], to: list[int], residual: list[int], twin: list[int]) -> list[int]:

@@ -133,7 +133,12 @@ class _FitSearch:
             step()
             if self.fits(self.best) or self.watch.stopped:
                 return
-        self.raise_bound()
+        kinds = self.allowed.kinds
+        if kinds & set(candidates.COSTLY) and not kinds & {"sizes", "alignment"}:  # bytes that no move drops
+            bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
+            self.bound = with_order(bound, output_bounds(self.start, self.allowed))
+        elif self.order is not None and not kinds & {"sizes", "alignment"}:
+            self.bound, self.total_bound = with_order(self.bound, self.order.arena_bounds), self.order.total_bound
         if self.is_impossible and can_stop_at_proof:
             return
         self.try_recompute_and_offload(self.best)
@@ -162,17 +167,6 @@ class _FitSearch:
 
     def fits(self, candidate: Candidate) -> bool:
         return not self.goal.over(extents(candidate.plan))
-
-    def raise_bound(self) -> None:
-        """If sizes and alignments are fixed, raise the bound: by bytes that no move drops, or by the order search."""
-        kinds = self.allowed.kinds
-        if kinds & {"sizes", "alignment"}:
-            return
-        if kinds & set(candidates.COSTLY):
-            bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
-            self.bound = with_order(bound, output_bounds(self.start, self.allowed))
-        elif self.order is not None:
-            self.bound, self.total_bound = with_order(self.bound, self.order.arena_bounds), self.order.total_bound
 
     def remove_small_moves(self) -> None:
         """Remove moves that save less than 1 % of the excess, if the plan still fits without them.

@@ -13,7 +13,7 @@ import numpy as np
 from tmmu_core.fitting.move import KINDS, Kind, Move
 from tmmu_core.fitting.order.order_search import Watch, order_move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity
-from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves
+from tmmu_core.fitting.problem.in_place import live_bytes_in, missing_permissions
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
 from tmmu_core.fitting.search.candidates import COSTLY, apply_moves, pareto, planner_moves, smaller_alignments
@@ -81,7 +81,10 @@ def _single_moves(start: Candidate, kind: Kind, watch: Watch) -> Iterator[Move]:
             inputs = inputs[inputs >= 0]
             inputs = inputs[(storages.arena[inputs] == arena) & (storages.death[inputs] == step + 1)]
             saved[index.node_ids[node]] = min(int(storages.size[inputs].max(initial=0)), live[step] - second_peak)
-        yield from (replace(move, bytes=n) for move in single_moves(plan_input) if (n := saved.get(move.nodes[0], 0)))
+        for node_id in sorted(saved, key=index.node_of.__getitem__):
+            move = missing_permissions(plan_input, {node_id}) if saved[node_id] else None
+            if move is not None:
+                yield replace(move, bytes=saved[node_id])
     elif kind in COSTLY:
         yield from COSTLY[kind].single_moves(plan_input)
 

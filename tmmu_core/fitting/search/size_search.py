@@ -164,7 +164,15 @@ def smallest_mesh(
         return True
 
     excess: dict[int, tuple[int, int]] = {}
-    sizes = _sizes_to_try(unsharded.plan_input.graph)
+    # Sizes to try first: between two neighbours, the share of a rank does not grow.
+    split = unsharded.plan_input.graph
+    lengths = {split.dims[d].max if isinstance(d, str) else d for tensor in split.tensors for d in tensor.shape}
+    longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
+    possible = {*range(1, EVERY_SIZE_UP_TO + 1), *(1 << bit for bit in range(longest.bit_length()))}
+    for length in lengths:
+        small = [size for size in range(1, isqrt(length) + 1) if length % size == 0]
+        possible.update(small, (length // size for size in small))
+    sizes = sorted(size for size in possible if size <= longest)
     for k, size in enumerate(sizes):
         if (start := _share_of(unsharded, spec, axis, size)) is not None:
             excess[size] = (capacity.over(bounds(start.plan)), capacity.over(extents(start.plan)))
@@ -180,17 +188,6 @@ def smallest_mesh(
         fits(smallest)
     smallest = min(size for size, found in fitted.items() if found.answer == "fits")
     return FittedSize(smallest, fitted[smallest])
-
-
-def _sizes_to_try(graph: Graph) -> list[int]:
-    """Return the sizes to try first, ascending. The share of a rank does not grow between two neighbours."""
-    lengths = {graph.dims[d].max if isinstance(d, str) else d for tensor in graph.tensors for d in tensor.shape}
-    longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
-    found = {*range(1, EVERY_SIZE_UP_TO + 1), *(1 << bit for bit in range(longest.bit_length()))}
-    for length in lengths:
-        small = [size for size in range(1, isqrt(length) + 1) if length % size == 0]
-        found.update(small, (length // size for size in small))
-    return sorted(size for size in found if size <= longest)
 
 
 def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: int, rank: int = 0) -> Candidate | None:

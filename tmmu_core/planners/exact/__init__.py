@@ -259,8 +259,8 @@ def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[Component]:
         sets = DisjointSets(n + k + 1)
         for i, name in zip(cols.storage_of_part.tolist(), names.tolist(), strict=True):
             sets.join(i, n + name)
-        for i, row in enumerate(cols.extra_conflicts or ()):
-            for j, _ in row:
+        for i in range(n) if cols.extra_conflicts else ():
+            for j, _ in cols.extra_conflicts[i]:
                 sets.join(i, j)
         names = sets.names()[:n]
     members: dict[int, list[int]] = {}

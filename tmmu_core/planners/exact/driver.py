@@ -99,18 +99,6 @@ class Component:
     floor: int = UNLIMITED  # an extent below the floor of the search does not lower the extent of the whole problem
     is_open: bool = False  # whether more nodes of this search may still lower the extent or raise the bound
 
-    def begin(self, floor: int) -> None:
-        """Begin a search for an extent below the current one, which is above the floor."""
-        models, relaxation = search_models(self.cols)
-        # Extents are multiples of the grain. The largest multiple at or below the floor is low enough.
-        low = max(self.first_bound.bytes, floor // models[0].grain * models[0].grain)
-        is_small = len(models[0]) * (len(models[0]) + models[0].sections) <= MAX_TABLE_ENTRIES
-        self.floor, self.is_open = floor, True
-        self.turn = 0  # number of attempts of branch and bound
-        self.variants = [_Variant(model, low) for model in models] if is_small else []  # empty: too large to search
-        self.relaxed = _Variant(relaxation, low) if is_small and relaxation is not None else None
-        self.relaxed_extent = self.extent  # least known extent of the relaxation; its bound cannot be higher
-
     @property
     def bound(self) -> int:
         """Proven bound: that of the relaxation if there is one, else the least bound of all variants."""
@@ -156,7 +144,15 @@ class Component:
         An incomplete search continues. Otherwise, a new search begins, which need not go below ``floor``.
         """
         if not self.is_open:
-            self.begin(floor)
+            models, relaxation = search_models(self.cols)
+            # Extents are multiples of the grain. The largest multiple at or below the floor is low enough.
+            low = max(self.first_bound.bytes, floor // models[0].grain * models[0].grain)
+            is_small = len(models[0]) * (len(models[0]) + models[0].sections) <= MAX_TABLE_ENTRIES
+            self.floor, self.is_open = floor, True
+            self.turn = 0  # number of attempts of branch and bound
+            self.variants = [_Variant(model, low) for model in models] if is_small else []  # empty: too large to search
+            self.relaxed = _Variant(relaxation, low) if is_small and relaxation is not None else None
+            self.relaxed_extent = self.extent  # least known extent of the relaxation; its bound cannot be higher
         request.log.proven_bound = proven
         search(self, request, budget)
         return max(proven, self.bound if self.bound > self.floor else 0)

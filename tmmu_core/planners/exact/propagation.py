@@ -84,8 +84,6 @@ class Propagation:
         section; ``HOLE_UNFILLED``, the unit; ``DOMINATED``, the unit and the smaller one below it; ``NO_CANDIDATE``."""
         self.nogood: set[int] = set()  # levels that the current conflict depends on
 
-    # --- decisions
-
     def place_unit(self, u: int, level: int) -> bool:
         """Place ``u`` at its lowest offset and raise the neighbours that overlap it; return ``False`` at a conflict."""
         at, order, row_of = self.low[u], self.order, self.row_of
@@ -138,8 +136,6 @@ class Propagation:
             for e in self.entries[u]:
                 self.open_units[self.section_of[e]] += 1
                 self.open_bytes[self.section_of[e]] += self.height[e]
-
-    # --- propagation
 
     def raise_low(self, u: int, at_least: int, reason: tuple[int, int, int]) -> bool:
         """Raise the lower bound of ``u``; return ``False`` and record the conflict if ``u`` has no offset left."""
@@ -213,8 +209,6 @@ class Propagation:
             if end > self.low[u] and not self.raise_low(u, end, (BY_HOLE, *self.hole[u])):
                 return False
         return True
-
-    # --- conflict analysis
 
     def analyse_conflict(self) -> None:
         """Add the levels that the conflict depends on to ``nogood``."""

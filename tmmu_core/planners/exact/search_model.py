@@ -16,8 +16,6 @@ import numpy as np
 from tmmu_core.planners.columns import HANDOFF, Columns
 from tmmu_core.planners.problem import I64
 
-Section = tuple[tuple[int, int, int], tuple[int, ...]]  # sort key (compressed step, kind, number), and the storages
-
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -179,11 +177,21 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     count = np.searchsorted(moments, cols.part_hi) - begin
     storage = np.repeat(cols.storage_of_part, count)
     section = np.arange(len(storage)) - np.repeat(np.cumsum(count) - count - begin, count)
-    if other_sections := _other_sections(cols, unit_of, handoffs):
-        keys = [*((column, 0, 0) for column in moments.tolist()), *(key for key, _ in other_sections)]
+    # Other sections: storages without live steps, which have no conflicts but need an offset, and pairs of storages of
+    # two units that conflict without overlap in time. Sections are sorted by (compressed step, kind, number).
+    others: list[tuple[int, ...]] = [(i,) for i in np.flatnonzero(np.diff(cols.part_of) == 0).tolist()]
+    keys = [(0, 2, i) for (i,) in others]
+    for i in range(len(cols)) if cols.extra_conflicts else ():
+        for j, kind in cols.extra_conflicts[i]:
+            if i < j and unit_of[i] != unit_of[j] and (handoffs or kind != HANDOFF):
+                parts = [row for k in (i, j) for row in range(cols.part_of[k], cols.part_of[k + 1])]
+                keys.append((max((int(cols.part_lo[row]) for row in parts), default=0), 1, len(others)))
+                others.append((i, j))
+    if others:
+        keys = [*((column, 0, 0) for column in moments.tolist()), *keys]
         number = np.empty(len(keys), dtype=np.int64)
         number[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-        entries = [(i, k) for k, (_, storages) in enumerate(other_sections, len(moments)) for i in storages]
+        entries = [(i, k) for k, storages in enumerate(others, len(moments)) for i in storages]
         storage = np.concatenate([storage, np.array([i for i, _ in entries], dtype=np.int64)])
         section = number[np.concatenate([section, np.array([k for _, k in entries], dtype=np.int64)])]
     unit, height = unit_of[storage], cols.sizes[storage]
@@ -198,7 +206,7 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     np.maximum.at(fixed, unit_of, np.asarray(cols.fixed, dtype=np.int64))
     np.add.at(length, unit_of, cols.problem.death - cols.problem.birth)
     grain = common_step(cols.size, cols.fixed, cols.align)
-    return Model(units, entry_of, section, height, len(moments) + len(other_sections), align, fixed, grain, length)
+    return Model(units, entry_of, section, height, len(moments) + len(others), align, fixed, grain, length)
 
 
 def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]) -> int:
@@ -208,18 +216,3 @@ def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]
     while coarser := [each for each in grids if step % each and each % step]:
         step = gcd(step, *coarser)
     return step
-
-
-def _other_sections(cols: Columns, unit_of: I64, handoffs: bool) -> list[Section]:
-    """Return a section for each pair of storages of two units that conflicts without overlap in time.
-
-    Each storage without live steps has a section too: it has no conflicts, but needs an offset.
-    """
-    found: list[Section] = [((0, 2, i), (i,)) for i in np.flatnonzero(np.diff(cols.part_of) == 0).tolist()]
-    for i, row in enumerate(cols.extra_conflicts or ()):
-        for j, kind in row:
-            if i < j and unit_of[i] != unit_of[j] and (handoffs or kind != HANDOFF):
-                parts = [row for k in (i, j) for row in range(cols.part_of[k], cols.part_of[k + 1])]
-                later = max((int(cols.part_lo[row]) for row in parts), default=0)
-                found.append(((later, 1, len(found)), (i, j)))
-    return found

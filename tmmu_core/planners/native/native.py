@@ -53,30 +53,11 @@ def call_of(function: str, **fields: Any) -> Any:
     return _STRUCTURES[function](**fields)
 
 
-def run(loops: ctypes.CDLL, call: Any) -> int:
-    """Run the function on its arguments and return its result. The call releases the interpreter lock."""
-    native_function = getattr(loops, f"tmmu_{type(call).__name__}")
-    native_function.restype = ctypes.c_int64
-    return int(native_function(ctypes.byref(call)))
-
-
-def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_]) -> bool:
-    """Replace ``fields`` in ``call`` and run it. All simulations of a model share one ``call``.
-
-    Return ``False`` if an operand is missing or the tables are full.
-    """
+def run(loops: ctypes.CDLL, call: Any, **fields: I64 | NDArray[np.bool_]) -> int:
+    """Replace ``fields`` in ``call``, run its function without the interpreter lock, and return its result."""
     for name, value in fields.items():
         setattr(call, name, _as_word(value))
     call.fields |= fields
-    return bool(run(loops, call))
-
-
-def minimum_cut(loops: ctypes.CDLL, start: I64, to: I64, residual: I64, twin: I64) -> I64:
-    """Return the level of each vertex: ≥ 0 on the source's side, else negative. Arguments: ``min_cut._dinic``."""
-    vertices = len(start) - 1
-    assert len(to) == len(residual) == len(twin) == start[-1]
-    level, queue, at = np.empty((3, vertices), np.int64)
-    path = np.empty(vertices + 1, np.int64)
-    edges = {"start": start, "to": to, "twin": twin, "room": residual}
-    run(loops, call_of("minimum_cut", vertices=vertices, level=level, queue=queue, at=at, path=path, **edges))
-    return level
+    native_function = getattr(loops, f"tmmu_{type(call).__name__}")
+    native_function.restype = ctypes.c_int64
+    return int(native_function(ctypes.byref(call)))

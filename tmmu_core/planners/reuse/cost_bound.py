@@ -170,9 +170,6 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
     return cost
 
 
-# --- exhaustive search ------------------------------------------------------------------------------------------
-
-
 def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
     """Return the offsets to try for each unit, ascending; empty if there are more than ``MAX_CANDIDATES``."""
     place, position = Placement(model), {unit: k for k, unit in enumerate(units)}

@@ -49,20 +49,6 @@ class ReuseModel:
         return len(self.size)
 
 
-def _live_together(problem: Problem) -> I64:
-    """Return the pairs of storages that are live at the same step (not in a gap), shape (m, 2), sorted."""
-    first, begins, ends = live_parts(problem)
-    storage = np.repeat(np.arange(len(problem)), np.diff(first))
-    order = np.lexsort((storage, ends, begins))
-    begins, ends, storage = begins[order], ends[order], storage[order]
-    count = np.maximum(np.searchsorted(begins, ends) - np.arange(1, len(order) + 1), 0)  # later parts that overlap
-    one = np.repeat(np.arange(len(order)), count)
-    two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
-    pairs = np.sort(np.stack([storage[one], storage[two]], axis=1), axis=1)
-    keys = np.unique(pairs[pairs[:, 0] != pairs[:, 1]] @ [len(problem), 1])
-    return np.stack(np.divmod(keys, max(len(problem), 1)), axis=1)
-
-
 def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tuple[I64, str]:
     """Return an edge per pair of units that must not share a byte, and a contradiction (empty: none).
 
@@ -70,8 +56,17 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tup
     """
     n, size = len(problem), problem.size.astype(np.int64)
     excluded = np.sort(np.array(terms.exclusions, np.int64).reshape(-1, 2), axis=1) @ [n, 1]
-    pairs = _live_together(problem)
-    pairs = pairs[~np.isin(pairs @ [n, 1], excluded)]
+    # Pairs of storages that are live at the same step (not in a gap): the lower index · n + the other, sorted.
+    first, begins, ends = live_parts(problem)
+    storage = np.repeat(np.arange(n), np.diff(first))
+    order = np.lexsort((storage, ends, begins))
+    begins, ends, storage = begins[order], ends[order], storage[order]
+    count = np.maximum(np.searchsorted(begins, ends) - np.arange(1, len(order) + 1), 0)  # later parts that overlap
+    one = np.repeat(np.arange(len(order)), count)
+    two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+    pairs = np.sort(np.stack([storage[one], storage[two]], axis=1), axis=1)
+    keys = np.unique(pairs[pairs[:, 0] != pairs[:, 1]] @ [n, 1])
+    pairs = np.stack(np.divmod(keys[~np.isin(keys, excluded)], max(n, 1)), axis=1)
     if problem.handoff_from is not None:  # the model has no in-place reuse: input and output conflict
         reusing = np.flatnonzero(problem.handoff_from >= 0)
         handoffs = np.stack([problem.handoff_from[reusing], reusing], axis=1)
