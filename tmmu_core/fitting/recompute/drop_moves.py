@@ -17,7 +17,7 @@ from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import MOST_FLOPS, Choice, Run, run
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
-from tmmu_core.fitting.recompute.write_graph import MARK, STATE, Drop, drops_of, with_drops, write_graph, write_runs
+from tmmu_core.fitting.recompute.write_graph import MARK, STATE, Drop, with_drops, write_graph, write_runs
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.planners.problem import Progress
@@ -64,7 +64,11 @@ class DropStep:
         old, new = self.old_run, self.new_run
         moved = new.moved - old.moved if kind == "offload" else 0
         cost = Cost(max(0, new.flops - old.flops), moved, max(0, new.extra_steps - old.extra_steps))
-        details = {"drops": [list(drop) for drop in drops_of(self.model, self.drops)], **details}
+        model, added = self.model, self.drops
+        drops = [(k, s, "") for k, s in zip(*(column.tolist() for column in added.pairs), strict=True)]
+        edges = (-1 - added.drops[added.drops < 0]).tolist()
+        drops += [(int(model.reader[e]), int(model.in_idx[e]), MARK) for e in edges]
+        details = {"drops": [[model.name_of(s), model.node_id(k) + mark] for k, s, mark in sorted(drops)], **details}
         return Move(kind, what, why, tensors, nodes, cost, old.total - new.total, details)
 
 

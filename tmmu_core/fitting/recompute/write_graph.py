@@ -28,14 +28,6 @@ Drop = tuple[str, str]  # a tensor, and the node after which it is dropped (``n0
 HINT = "Name a tensor that one node computes, and a node that reads it."
 
 
-def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
-    """Return the drops of a choice by name, in graph order."""
-    drops = [(k, s, "") for k, s in zip(*(column.tolist() for column in choice.pairs), strict=True)]
-    edges = (-1 - choice.drops[choice.drops < 0]).tolist()
-    drops += [(int(model.reader[e]), int(model.in_idx[e]), MARK) for e in edges]
-    return tuple((model.name_of(s), model.node_id(k) + mark) for k, s, mark in sorted(drops))
-
-
 def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]], offload: bool = False) -> Choice:
     """Return ``choice`` with ``drops`` added; with ``offload``, the tensors are offloaded.
 

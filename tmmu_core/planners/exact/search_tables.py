@@ -61,7 +61,24 @@ def build_tables(model: Model) -> Tables:
     unit = np.zeros((n + 1, 8), dtype=np.int64)
     unit[:, ENTRIES] = model.entry_of
     unit[:n, ALIGNMENT], unit[:n, MAX_HEIGHT], unit[:n, FIXED] = model.align, model.max_height, model.fixed
-    unit[:n, TWIN], mates = _twins_and_mates(model)
+    unit[:n, TWIN] = -1
+    last_twin: dict[object, int] = {}
+    groups: dict[object, list[int]] = {}
+    mates: list[list[int]] = [[] for _ in range(n)]
+    any_fixed = bool((model.fixed >= 0).any())
+    for u in np.flatnonzero(model.fixed < 0).tolist():
+        rows = slice(model.entry_of[u], model.entry_of[u + 1])
+        sections, heights = model.section[rows].tobytes(), model.height[rows]
+        alignment, high = int(model.align[u]), int(model.max_height[u])
+        key = (sections, heights.tobytes(), alignment)
+        if key in last_twin:
+            unit[last_twin[key], TWIN] = u
+        last_twin[key] = u
+        if not any_fixed and bool((heights == high).all()) and high % alignment == 0:
+            groups.setdefault((sections, alignment), []).append(u)
+    for group in groups.values():
+        for u in group:
+            mates[u] = [w for w in group if w != u]
     unit[1:, MATES] = np.cumsum([len(row) for row in mates])
     walls = [set[tuple[int, int, int]]() for _ in range(n)]
     for e in np.flatnonzero(model.fixed[owner] >= 0).tolist():
@@ -107,29 +124,6 @@ def _by_section(model: Model) -> I64:
     """Return the entries sorted by section (stable). Numpy sorts 16-bit keys by radix, six times faster."""
     section = model.section.astype(np.uint16) if model.sections <= 1 << 16 else model.section
     return np.argsort(section, kind="stable")
-
-
-def _twins_and_mates(model: Model) -> tuple[I64, list[list[int]]]:
-    """Return the next identical unit of each unit (−1: none), and its mates (``Tables.mate``)."""
-    last_twin: dict[object, int] = {}
-    groups: dict[object, list[int]] = {}
-    twin = np.full(len(model), -1, dtype=np.int64)
-    mates: list[list[int]] = [[] for _ in twin]
-    any_fixed = bool((model.fixed >= 0).any())
-    for u in np.flatnonzero(model.fixed < 0).tolist():
-        rows = slice(model.entry_of[u], model.entry_of[u + 1])
-        sections, heights = model.section[rows].tobytes(), model.height[rows]
-        alignment, high = int(model.align[u]), int(model.max_height[u])
-        key = (sections, heights.tobytes(), alignment)
-        if key in last_twin:
-            twin[last_twin[key]] = u
-        last_twin[key] = u
-        if not any_fixed and bool((heights == high).all()) and high % alignment == 0:
-            groups.setdefault((sections, alignment), []).append(u)
-    for group in groups.values():
-        for u in group:
-            mates[u] = [w for w in group if w != u]
-    return twin, mates
 
 
 def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: int) -> int:

@@ -195,7 +195,7 @@ def least_cost(
 
     The bound is the least cost, or ``upper`` if no placement costs less. It is 0 if the search is too large: more than
     ``MAX_CANDIDATES`` offsets, more than ``work`` comparisons of offsets, or ``upper`` of :data:`FORBIDDEN` or more. If
-    the least cost is below ``upper`` and :meth:`Search.placement` finds a placement, ``offset`` gets its offsets.
+    the least cost is below ``upper`` and the search finds a placement, ``offset`` gets its offsets.
     """
     edges, rows = Edges(), model.rows
     for a, b, own_size, other_size, weight in rows[np.isin(rows[:, :2], chosen).all(axis=1)].tolist():
@@ -214,7 +214,8 @@ def least_cost(
             nodes = search.solve(first, upper, nodes)
     if offset is not None and nodes >= 0 and search.least[0] < upper:
         offsets = [at for row in candidates for at in row]
-        for u, x in zip(units, search.placement(), strict=False):
+        search.find(0, search.least[0] + 1, MOST_PLACEMENT_NODES)
+        for u, x in zip(units, search.found, strict=False):
             offset[u] = offsets[x]
     return search.least[0] if nodes >= 0 else 0, max(nodes, 0) * search.total
 
@@ -257,7 +258,7 @@ class Search:
         """Set ``least[first]`` to the least cost, at most ``upper``; return the nodes left (−1: too few)."""
         loops = library()
         if loops is None:
-            self._search(first, upper, nodes)
+            self.find(first, upper, nodes)
             self.least[first], nodes = self.best, self.nodes
         else:
             columns = ("start", "twin", "least")
@@ -271,16 +272,12 @@ class Search:
             self.least[first], nodes = call.best, call.nodes
         return nodes
 
-    def placement(self) -> list[int]:
-        """Return each unit's row of ``table`` in a placement of least cost; empty if the nodes do not suffice."""
-        self._search(0, self.least[0] + 1, MOST_PLACEMENT_NODES)
-        return self.found
-
     def _limit(self, first: int) -> int:
         begin, end = self.start[first : first + 2]
         return begin + (end - begin + 1) // 2 if self.is_mirrored else end
 
-    def _search(self, first: int, upper: int, nodes: int) -> None:
+    def find(self, first: int, upper: int, nodes: int) -> None:
+        """Set ``best``, and ``found`` to a row of ``table`` per unit: empty if no cost is below ``upper``."""
         self.nodes, self.best, self.trail, self.found = nodes, upper, [0] * self.units, list[int]()
         self._place(first, 0, np.zeros(self.total, np.int64), first, self._limit(first))
 
