@@ -166,10 +166,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its exit code.
-
-    Standard output ignores a closed pipe; standard error ignores all write errors.
-    """
+    """Run the command line of this process and exit with its exit code."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # open the missing descriptors 0 to 2, so that no other file gets one of them
     os.close(descriptor)

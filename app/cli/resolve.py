@@ -269,12 +269,9 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 
 
 def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: Plan | None = None) -> Resolved:
-    """Return the plan of a file, planned with ``request``, or the stored plan of a reference ``store:…``.
-
-    A reference without a model refers to the model of ``other_plan``.
-    """
+    """Return the plan of a file, planned with ``request``, or the stored plan of a reference ``store:…``."""
     if not name.startswith(PREFIX):
         return resolve_ignoring_options(name, request)
     with closing(open_store(url)) as store:
-        run = store.resolve(name, other_plan)
+        run = store.resolve(name, other_plan)  # a reference without a model refers to the model of ``other_plan``
         return resolve_opened(store.plan(run), f"{PREFIX}{run.model}@{run.commit}", PlanRequest())

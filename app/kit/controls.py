@@ -62,10 +62,7 @@ def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
 
 
 def pick_view(names: Mapping[str, str]) -> str:
-    """Draw a switch if a page has several views; return the chosen view, else the first. ``names``: view → title.
-
-    If the chosen view is a view of this page that the plan lacks, draw a note.
-    """
+    """Draw a switch if a page has several views; return the chosen view, else the first. ``names``: view → title."""
     tab = state.choice().tab
     view = tab if tab in names else next(iter(names))
     if len(names) > 1:
@@ -91,10 +88,7 @@ def choose_size(dim: str, size: int | None, default: int) -> None:
 def text_widget(
     widget: str, field: str, parse: Callable[[str], Any], text: str, error_title: str, hint: str = "", empty: Any = None
 ) -> dict[str, Any]:
-    """Return ``key`` and ``on_change`` of a text widget that shows ``text`` and sets ``field`` of the choice.
-
-    The field gets the parsed input, or ``empty`` without input. An invalid input stays in the widget, with an error.
-    """
+    """Return ``key`` and ``on_change`` of a text widget that shows ``text`` and sets ``field`` of the choice."""
     drafts = state.session().drafts
 
     def changed(draft: str) -> None:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
 from app.report.html_report import ReviewSection, build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
@@ -108,17 +108,12 @@ def file_stem(name: str) -> str:
     return f"{stem}_" if _WINDOWS_DEVICE.fullmatch(stem) else stem or "plan"
 
 
-class Entry(NamedTuple):
-    """A file for download: label of the button, file name, purpose, and function that makes the content."""
-
-    label: str
-    name: str
-    purpose: str
-    make: Callable[[], bytes | str]
+Entry = tuple[str, str, str, Callable[[], bytes | str]]
+"""A file for download: label of the button, file name, purpose, and function that makes the content."""
 
 
 def _entry(label: str, name: str, purpose: str, make: Callable[..., bytes | str], *arguments: object) -> Entry:
-    return Entry(label, name, purpose, partial(make, *arguments))
+    return label, name, purpose, partial(make, *arguments)
 
 
 def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:

@@ -33,7 +33,8 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
     ``allows_digest``: also return a digest. ``shows_last_plan``: while a job runs, return the last valid plan, dimmed.
     """
-    toolbar.draw_drop_field()
+    with st.container(key="drop"):  # hidden; ``address.js`` passes files to it that are dropped anywhere on the page
+        toolbar.draw_upload("Dropped files", "drop")
     choice = state.choice()
     opened = _open(choice, shows_last_plan)
     if isinstance(opened, Shown):

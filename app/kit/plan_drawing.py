@@ -74,9 +74,6 @@ def canvas(
         first = int(steps.searchsorted(span[0], side="right")) - 1
         return first, max(first + 1, int(steps.searchsorted(span[1])))
 
-    def drawn_step(step: int) -> int:
-        return drawn_range((step, step + 1))[0]
-
     def plan_step(drawn_step: int) -> int:
         return int(drawn_step if steps is None else steps[drawn_step])
 
@@ -87,9 +84,9 @@ def canvas(
         "selected": chosen.selected if chosen.selected in plan.row_of else None,
         "search": chosen.search,
         "marked": more.pop("marked", None) or tensor_card.witness_rows(plan, arena),
-        "step": drawn_step(step) if step is not None and step < plan.steps else None,
+        "step": drawn_range((step, step + 1))[0] if step is not None and step < plan.steps else None,
         "span": chosen.span and drawn_range(chosen.span),
-        "flags": [(drawn_step(t), text) for t, text in flags],
+        "flags": [(drawn_range((t, t + 1))[0], text) for t, text in flags],
         "zoom": chosen.zoom,
         "height": 560,
         "link": "page",

@@ -1,4 +1,4 @@
-"""Cards of the selected tensor (facts, reason of its offset, another offset, replay), and marks in the drawing."""
+"""Cards of the selected tensor (facts, reason of its offset, replay), and marks in the drawing."""
 
 from typing import Any
 

@@ -220,7 +220,7 @@ def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:
 
 def draw_gallery() -> None:
     """Draw the upload field, the opened files and the samples by group."""
-    _upload("Open files", "upload")
+    draw_upload("Open files", "upload")
     formats = ", ".join(sorted((reader.title for reader in READERS), key=str.lower))
     st.caption(f"You can also drop files anywhere on the page. Open two files to compare them. Formats: {formats}.")
     if files := opening.shelf().names():
@@ -236,13 +236,8 @@ def draw_gallery() -> None:
                 _source_button(f"**{sample.title}**{suffix}", f"sample:{sample.name}")
 
 
-def draw_drop_field() -> None:
-    """Draw the hidden upload field, to which ``address.js`` passes files that are dropped anywhere on the page."""
-    with st.container(key="drop"):
-        _upload("Dropped files", "drop")
-
-
-def _upload(label: str, name: str) -> None:
+def draw_upload(label: str, name: str) -> None:
+    """Draw an upload field that opens its files."""
     key = f"{name}.{state.session().uploads}"  # a new key empties the field after an upload
     st.file_uploader(label, accept_multiple_files=True, key=key, on_change=_uploaded, args=(key,))
 

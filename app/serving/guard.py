@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from multiprocessing import forkserver
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -144,7 +145,8 @@ async def lifespan(_app: Any) -> AsyncIterator[None]:
     host = f"[{host}]" if ":" in host else host
     print(f"TMMU Plan Explorer: http://{host}:{port}{path_and_query}  (Ctrl-C stops it)", flush=True)
     visitors.loop = asyncio.get_running_loop()
-    workers.prepare()
+    if workers.CAN_FORK:
+        forkserver.ensure_running()  # so that the first task does not wait seconds for its imports
     try:
         yield
     finally:

@@ -110,13 +110,10 @@ def placement_order(shown: Shown, arena: str) -> why_offset.PlacementOrder:
 
 @memoized
 def first_difference(left: Shown, right: Shown, arena: str) -> why_offset.PlacementDifference | None:
-    """Return the first different placement of two plans; ``None`` if all are equal or a plan lacks the arena.
-
-    Placements are compared in placement order if both planners sort by the same known key, else by first write.
-    """
+    """Return the first different placement of two plans; ``None`` if all are equal or a plan lacks the arena."""
     a, b = placement_order(left, arena), placement_order(right, arena)
     have_same_key = a.by == b.by and a.is_known and b.is_known
-    orders = (a.storages, b.storages) if have_same_key else None
+    orders = (a.storages, b.storages) if have_same_key else None  # None: by first write
     return why_offset.first_different_placement(left.plan, right.plan, arena, orders, a.by)
 
 

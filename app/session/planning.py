@@ -65,11 +65,7 @@ class Shown:
 
 
 def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Open files for the visitor; return ``(sources, error cards)``.
-
-    A rejected file does not prevent the opening of the other files. The files of one module of an XLA dump count as
-    one file. A large file is not read here: the page that shows it reads it and reports the progress.
-    """
+    """Open files for the visitor; return ``(sources, error cards)``. A rejected file gets a card."""
     opened: list[str] = []
     cards: list[dict[str, Any]] = []
     for name, data in xla_dump.with_joined_modules(files):
@@ -78,7 +74,7 @@ def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str
         if source not in sources_before:
             job_table().forget(("open", source))  # a link may have named the file before it was opened
         try:
-            if len(data) < MIN_BYTES_FOR_WORKER:
+            if len(data) < MIN_BYTES_FOR_WORKER:  # the page that shows a larger file reads it, with its progress
                 open_source(source)
                 first_plan = plan_job(Choice(source=source))
                 with suppress(TaskNotFinished):  # a cancelled job does not mean that the file is invalid
@@ -176,12 +172,9 @@ def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[
 
 
 def _verified(full: Choice, opened: Opened, plan: Plan) -> Shown:
-    """Verify a finished plan from a file and return it with its verdict (contract §11).
-
-    A plan that only exceeds a capacity is not marked as invalid, because the page shows that it does not fit.
-    """
+    """Verify a finished plan from a file and return it with its verdict (contract §11)."""
     verified_plan, verdict = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
-    if verdict.only_over_capacity:
+    if verdict.only_over_capacity:  # not marked as invalid, because the page shows that it does not fit
         verified_plan = with_recomputed_bounds(plan, verdict.arenas)
     return Shown(full, opened, verified_plan, verdict=verdict)
 

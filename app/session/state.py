@@ -39,16 +39,13 @@ def session() -> Session:
 
 
 def begin(sources: tuple[str, ...] = ()) -> bool:
-    """Read the link on the first run of a session; return whether this is the first run.
-
-    If the link has no graph, the first of ``sources`` is opened. Exactly two sources are baseline and candidate.
-    """
+    """Read the link on the first run of a session; return whether this is the first run."""
     if _SESSION in st.session_state:
         return False
     query = st.query_params.to_dict()
     chosen, warnings = from_query(query)
     files = () if "graph" in query else tuple(dict.fromkeys(sources))
-    is_pair = len(files) == 2
+    is_pair = len(files) == 2  # baseline and candidate
     if files:
         chosen = chosen.but(source=files[1 if is_pair else 0], baseline=files[0] if is_pair else chosen.baseline)
     elif not query:
@@ -122,10 +119,7 @@ def add_error_card(card: dict[str, Any]) -> None:
 
 
 def bind(name: str, value: Any, on_change: Callable[[Any], None] | None = None) -> dict[str, Any]:
-    """Return the arguments of a widget that shows ``value`` and passes the user's input to ``on_change``.
-
-    Default of ``on_change``: set the field ``name`` of the choice, or its default for an empty input.
-    """
+    """Return the arguments of a widget that shows ``value`` and passes the user's input to ``on_change``."""
     key = f"w.{name}"
     st.session_state[key] = value
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
@@ -79,12 +78,6 @@ def heading(title: str, note: str = "") -> str:
     """Return the heading of a chart or table, with a note in small letters."""
     small = f"<small>{explained(esc(note))}</small>" if note else ""
     return f'<div class="tm tm-sub"><h2>{explained(esc(title))}{small}</h2></div>'
-
-
-def picture(svg: str, what: str) -> str:
-    """Return an SVG picture as an image of full width; ``what`` is its alternative text."""
-    data = b64encode(svg.encode()).decode()
-    return f'<img class="tm-picture" alt="{esc(what)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def empty(title: str, sentence: str) -> str:

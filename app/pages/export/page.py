@@ -1,5 +1,6 @@
 """The page Export: report, pictures, command line, and further files of the current plan."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 
@@ -81,7 +82,8 @@ def _pictures(shown: Shown) -> None:
         theme = st.selectbox("Theme", list(LOOKS), key="w.picture.theme", width=95)
     sheet = Sheet(width, height, theme, is_file=True)
     svg = downloads.picture(shown, kind, arena, sheet)
-    st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
+    source = f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+    st.html(f'<img class="tm-picture" alt="{markup.esc(f"{titles[kind]} of {arena}")}" src="{source}">')
     stem = f"{downloads.file_stem(shown.opened.name)}.{downloads.file_stem(arena)}.{kind}"
     with controls.row("pictures-take"):
         controls.download(f"SVG, {sheet.width} × {sheet.height}", f"{stem}.svg", svg)

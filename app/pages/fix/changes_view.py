@@ -206,10 +206,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
-    """Return the curve of bytes against cost; ``chosen`` has a larger marker.
-
-    If some plans move bytes and none has extra FLOPs, the cost is in moved bytes, else in percent of ``flops``.
-    """
+    """Return the curve of bytes against cost in moved bytes or percent of ``flops``. ``chosen``: a larger marker."""
     fig = figure(260)
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes
     marker: dict[str, Any] = {"size": [15 if candidate is chosen else 10 for candidate in curve]}

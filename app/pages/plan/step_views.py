@@ -231,7 +231,14 @@ def draw_reuse(shown: Shown) -> None:
         heading = markup.heading("Costly reuses", numbers.of(len(rows), len(reuses), "costly reuse"))
         controls.linked_html(heading + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else ""))
     with right:
-        st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
+        groups, limit = arena.reuse_cost_witness or (), numbers.short_bytes(capacity)
+        costs = f"the least cost of each group over {limit}, plus costs of colocated buffers:"
+        reasons = [f"Lower bound {numbers.grouped(bound)}: {costs}"] if groups else []
+        for group in groups:
+            size = sum(int(plan.size[plan.row_of[member]]) for member in group if member in plan.row_of)
+            listed = numbers.some([numbers.shortened(member, 20) for member in group])
+            reasons.append(f"{numbers.count(len(group), 'buffer')}, {numbers.short_bytes(size)} in total: {listed}")
+        st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons))}</div>')
         problem = problem_of(shown, name)
         if problem is not None:
             key = ("reuse costs", shown.opened.source, name, problem.arena_alignment)
@@ -253,19 +260,6 @@ def problem_of(shown: Shown, arena: str) -> Problem | None:
         return None
     problems = problems_as_requested(shown.opened.problems, request_of(shown.choice, shown.opened))
     return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
-
-
-def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
-    """Return the proof of the reuse cost's lower bound: a title, then a text per group of buffers; [] for none."""
-    groups = arena.reuse_cost_witness or ()
-    capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
-    title = f"Lower bound {bound}: the least cost of each group over {capacity}, plus costs of colocated buffers:"
-    texts = [title] if groups else []
-    for names in groups:
-        size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
-        listed = numbers.some([numbers.shortened(name, 20) for name in names])
-        texts.append(f"{numbers.count(len(names), 'buffer')}, {numbers.short_bytes(size)} in total: {listed}")
-    return texts
 
 
 def cost_chart(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:

@@ -72,7 +72,11 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
         return
     bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
     current = chosen.dims.get(dim, default)
-    arena = _arena(shown, curve)
+    arena = chosen.arena
+    if arena not in curve.arena_names and len(curve.values):  # the default is the arena whose size varies most
+        arena = max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
+    elif arena not in curve.arena_names:
+        arena = totals_text.main_arena(shown.plan)
     st.html(markup.view_title(view_title(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
     fitting = curve.values[curve.fits].tolist()
     largest = max(fitting, default=current)
@@ -119,16 +123,6 @@ def view_title(curve: DimCurve, arena: str) -> str:
     if len(np.unique(extents)) == 1:
         return f"{arena} {verb} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
     return f"{arena} {verb} {first} and {last}"
-
-
-def _arena(shown: Shown, curve: DimCurve) -> str:
-    """Return the chosen arena, else the arena whose size varies most; the main arena if no size was planned."""
-    chosen = state.choice().arena
-    if chosen in curve.arena_names:
-        return chosen
-    if not len(curve.values):
-        return totals_text.main_arena(shown.plan)
-    return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:

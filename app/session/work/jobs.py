@@ -214,11 +214,7 @@ class JobTable:
             return job
 
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
-        """Run a job in this thread, keep its result or its error, and move it to the cache.
-
-        Results and errors are cached for all visitors, with two exceptions: the result of a stopped job only for the
-        visitors ``stopped_for``, and ``TaskNotFinished`` only for these or, without a stop, for the job's visitors.
-        """
+        """Run a job in this thread, keep its result or its error, and move it to the cache."""
         _job_of_thread.set(job)
         try:
             job.value = work(job.progress)
@@ -230,7 +226,7 @@ class JobTable:
             if self._jobs.get(job.key) is job:  # else the job was abandoned
                 del self._jobs[job.key]
                 if (job.stopped_for and job.error is None) or isinstance(job.error, TaskNotFinished):
-                    for visitor in job.stopped_for or job.visitors:
+                    for visitor in job.stopped_for or job.visitors:  # other visitors get a result of their own
                         self.cache.put(("ended early", visitor, job.key), job)
                 else:
                     self.share(job.key, job)

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -43,12 +42,6 @@ class TaskContext:
 
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
-
-
-def prepare() -> None:
-    """Start the fork server, so that the first task does not wait seconds for its imports."""
-    if CAN_FORK:
-        forkserver.ensure_running()
 
 
 def run(task: Task, arguments: tuple[Any, ...], progress: Progress, found: Callable[[Any], None]) -> Any:
@@ -108,9 +101,6 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     next_message = 0.0
     next_found = 0.0  # intermediate results before this time are dropped: sending takes at most 10 % of the time
 
-    def send(kind: str, value: Any) -> None:
-        connection.send((kind, value))
-
     def watch() -> None:
         try:
             connection.recv_bytes()
@@ -123,27 +113,27 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
         nonlocal next_message
         if time.monotonic() >= next_message:
             next_message = time.monotonic() + TICK
-            send("progress", (doing, int(done), int(of)))
+            connection.send(("progress", (doing, int(done), int(of))))
         return not stopped.is_set()
 
     def found(value: Any) -> None:
         nonlocal next_found
         began = time.monotonic()
         if began >= next_found:
-            send("found", value)
+            connection.send(("found", value))
             now = time.monotonic()
             next_found = now + 10 * (now - began)
 
     context = TaskContext(progress, found)
     threading.Thread(target=watch, daemon=True).start()
     try:
-        send("result", task(context, *arguments))
+        connection.send(("result", task(context, *arguments)))
     except TmmuError as error:
-        send("error", error)
+        connection.send(("error", error))
     except (MemoryError, BrokenPipeError):
         return  # the server sees the closed connection
     except Exception:
-        send("failure", traceback.format_exc())
+        connection.send(("failure", traceback.format_exc()))
 
 
 def _limit_process() -> None:

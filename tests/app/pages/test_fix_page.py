@@ -131,7 +131,7 @@ def test_opened_plan_keeps_options_that_its_graph_lacks(options: dict[str, Any],
     assert extents(shown.plan) == extents(best.plan)
     assert [a.alignment_bytes for a in shown.plan.arenas] == [a.alignment_bytes for a in best.plan.arenas]
     assert shown.choice.page_size == chosen.page_size
-    offered = [file.name for files in downloads.entries(shown, "mixed_sizes").values() for file in files]
+    offered = [name for files in downloads.entries(shown, "mixed_sizes").values() for _, name, *_ in files]
     assert {"mixed_sizes.fitted.tmmu.cbor.gz", *downloads.command_files(shown)} < {*offered}
     assert downloads.command(shown).startswith("tmmu plan mixed_sizes.fitted.tmmu.cbor.gz ")
     capacity = {"activations": 1 << 20} if chosen.arenas else {}

@@ -126,9 +126,6 @@ export class Input {
     on("keydown", this.onKey);
   }
 
-  press() {}
-  drop() {}
-
   onDown(event) {
     const { chart } = this;
     if (event.button || !event.isPrimary || !chart.width) return; // without a width, nothing is drawn yet
@@ -136,7 +133,7 @@ export class Input {
     chart.stage.setPointerCapture(event.pointerId);
     this.began = this.last = chart.at(event);
     this.isDrag = false;
-    this.press(this.began);
+    this.press?.(this.began);
   }
 
   onMove(event) {
@@ -155,7 +152,7 @@ export class Input {
   onUp(event) {
     if (!this.last || !event.isPrimary) return;
     this.last = null;
-    if (this.isDrag) this.drop();
+    if (this.isDrag) this.drop?.();
     else if (event.type === "pointerup") this.click(this.chart.at(event), event);
   }
 

@@ -220,7 +220,7 @@ class GraphInput extends Input {
     const { view } = this.chart;
     view.x += now[0] - last[0];
     view.y += now[1] - last[1];
-    this.highlight(null);
+    this.hover(null);
     this.chart.scheduleDraw("base");
   }
 
@@ -238,17 +238,12 @@ class GraphInput extends Input {
     }
   }
 
-  hover(point) {
-    this.highlight(point && this.chart.itemAt(...point), point);
-  }
-
   wheel(factor, point) {
     this.chart.zoom(factor, ...point);
   }
 
-  /** Highlight an item and show its tooltip at the point [x, y]; for null, remove highlight and tooltip. */
-  highlight(item, point) {
-    const { chart } = this;
+  hover(point) {
+    const { chart } = this, item = point && chart.itemAt(...point);
     if (JSON.stringify(item) !== JSON.stringify(chart.hovered)) {
       chart.hovered = item;
       chart.stage.style.cursor = item ? "pointer" : "grab";
