@@ -109,7 +109,7 @@ class _ExecutedReader(JointReader):
         if len(self.nodes) > before and n.op == "call_function":
             node_id = self.nodes[-1].node_id
             self.fx_of[node_id] = n
-            self.scratch[node_id] = scratch_bytes(n.target, self._values_of(n.args), self._values_of(n.kwargs))
+            self.scratch[node_id] = scratch_bytes(n.target, *self.fetch_args_kwargs_from_env(n))
             if is_batch_norm(n) or is_batch_norm_backward(n):
                 self._remove_statistics_reads(n, self.nodes[-1])
         return value

@@ -367,11 +367,7 @@ class JointReader(torch.fx.Interpreter):
         read = {each for draft in backward if draft.instr != TANGENT for each in draft.inputs}
         from_forward = read.difference(*(draft.outputs for draft in backward))
         saved = {each for each in from_forward if not self.tensors[view_root(self.tensors, each)].persistent}
-        names: dict[str, str] = {}  # gradient that a node computes for a parameter → its new id
-        written = {each for draft in self.nodes for each in draft.outputs}
-        for parameter, gradient in self.gradients.items():
-            if gradient in written:
-                names.setdefault(gradient, self._unused(f"{parameter}.grad"))
+        names = self._gradient_names()
 
         def named(ids: Sequence[str]) -> list[str]:
             return [names.get(each, each) for each in ids]
@@ -391,6 +387,15 @@ class JointReader(torch.fx.Interpreter):
             execution_order=tuple([draft.node_id for draft in self.nodes]),
             origins=self.origins,
         )
+
+    def _gradient_names(self) -> dict[str, str]:
+        """Return the id of each gradient that a node computes for a parameter → its new id, ``PARAMETER.grad``."""
+        names: dict[str, str] = {}
+        written = {name for draft in self.nodes for name in draft.outputs}
+        for parameter, gradient in self.gradients.items():
+            if gradient in written:
+                names.setdefault(gradient, self._unused(f"{parameter}.grad"))
+        return names
 
 
 def _layout_of(value: Any) -> StridedLayout:
