@@ -11,7 +11,6 @@ place, the order of the units that touch these decides which storage is reused. 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import reduce
 from heapq import heappop, heappush
 from itertools import count
@@ -51,8 +50,7 @@ class State(NamedTuple):
         return sum(self.peaks), sum(self.live)
 
 
-@dataclass(frozen=True, eq=False)
-class Proof:
+class Proof(NamedTuple):
     """The result of the best-first search."""
 
     order: I64 | None  # the units in order, with a peak below the upper bound; ``None`` if none is found

@@ -188,7 +188,18 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     edges = np.flatnonzero(model.reader <= forward_end)
     last[model.in_idx[edges]] = model.reader[edges]
     crossing = np.flatnonzero(in_forward & (last > model.producer))
-    cuts = _cuts(model, crossing, last, forward_end)
+    # Cuts: −1, local minima of the bytes that cross a position, and the end. In a run of equal values, only the last
+    # before a rise is a minimum. Without a rise, as in a chain of equal tensors, all without a lower neighbour are.
+    change = np.zeros(forward_end + 2, np.int64)
+    np.add.at(change, model.producer[crossing], model.size[crossing])
+    np.subtract.at(change, last[crossing], model.size[crossing])
+    live = np.cumsum(change)
+    inner = np.arange(1, max(1, forward_end))
+    inner = inner[(live[inner] <= live[inner - 1]) & (live[inner] <= live[inner + 1])]
+    before_rise = inner[live[inner] < live[inner + 1]]
+    inner = before_rise if len(before_rise) else inner
+    fewest = inner[np.argsort(live[inner], kind="stable")[:MOST_CUTS]]
+    cuts = np.concatenate([[-1], np.sort(fewest), [forward_end]]).astype(np.int64)
     if len(cuts) < 3:
         return
     bytes_before = np.zeros(forward_end + 2, np.int64)
@@ -222,24 +233,6 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
             for p in cuts[list(chosen)].tolist():
                 mask[crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]] = True
             yield mask
-
-
-def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
-    """Return −1, the positions with a local minimum of the bytes that cross them, and ``end``.
-
-    In a run of equal values, only the last before a rise is a minimum. If there is no rise, as in a chain of equal
-    tensors, all positions without a lower neighbour are minima.
-    """
-    change = np.zeros(end + 2, np.int64)
-    np.add.at(change, model.producer[crossing], model.size[crossing])
-    np.subtract.at(change, last[crossing], model.size[crossing])
-    live = np.cumsum(change)
-    inner = np.arange(1, max(1, end))
-    inner = inner[(live[inner] <= live[inner - 1]) & (live[inner] <= live[inner + 1])]
-    before_rise = inner[live[inner] < live[inner + 1]]
-    inner = before_rise if len(before_rise) else inner
-    fewest = inner[np.argsort(live[inner], kind="stable")[:MOST_CUTS]]
-    return np.concatenate([[-1], np.sort(fewest), [end]]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
