@@ -94,7 +94,7 @@ def build_report(
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.globals.update(words=numbers, markup=markup, totals=totals_text, status_text=markup.optimality)
+    environment.globals.update(numbers=numbers, markup=markup, totals=totals_text, status_text=markup.optimality)
     text = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8")).render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,

@@ -27,7 +27,7 @@ def _rendered(template: str, **values: Any) -> str:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     environment.filters.update(code=code, md=for_markdown, full=numbers.full_bytes, delta=numbers.delta_bytes)
     text = (files(__package__) / template).read_text(encoding="utf-8")
-    return environment.from_string(text).render(words=numbers, **values)
+    return environment.from_string(text).render(numbers=numbers, **values)
 
 
 def markdown(plan: Plan, verified: Verdict, title: str = "", better: BetterPlanner | None = None) -> bytes:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from app.texts import numbers as words
+from app.texts import numbers
 from tmmu_core.base.app_package import project_path
 from tmmu_core.formats.open_file import nearest_reader, other_readers
 from tmmu_core.plans.model import FEASIBLE, UNPROVEN, ArenaSummary
@@ -54,7 +54,7 @@ def optimality(status: str) -> str:
 
 def size(nbytes: int) -> str:
     """Return a byte count in short form as HTML, with the exact count as hover text."""
-    return f'<span title="{words.exact_bytes(nbytes)}">{words.short_bytes(nbytes)}</span>'
+    return f'<span title="{numbers.exact_bytes(nbytes)}">{numbers.short_bytes(nbytes)}</span>'
 
 
 def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
@@ -92,7 +92,7 @@ def fragment(name: str, **values: Any) -> str:
 
 def tensor_link(name: str, letters: int = 0, text: str = "") -> Markup:
     """Return a link that selects a tensor; :func:`complete_links` adds the query of the page."""
-    label = text or (words.shortened(name, letters) if letters else name)
+    label = text or (numbers.shortened(name, letters) if letters else name)
     href, escaped = _LINK + quote(name, safe="", errors="replace"), esc(name)
     return Markup(f'<a href="{esc(href)}" data-go="{escaped}" title="select {escaped}"><code>{esc(label)}</code></a>')
 
@@ -110,16 +110,16 @@ def _environment() -> Any:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader
     )
-    environment.filters |= {"full": words.full_bytes, "short": words.short_bytes, "exact": words.exact_bytes}
-    environment.filters |= {"offset": words.offset, "tensor": tensor_link, "term": term, "optimality": optimality}
+    environment.filters |= {"full": numbers.full_bytes, "short": numbers.short_bytes, "exact": numbers.exact_bytes}
+    environment.filters |= {"offset": numbers.offset, "tensor": tensor_link, "term": term, "optimality": optimality}
     environment.filters["explained"] = lambda text: Markup(explained(esc(text)))
-    environment.globals["words"] = words
+    environment.globals["numbers"] = numbers
     return environment
 
 
 def arena_table(arenas: Sequence[ArenaSummary], *, slots: bool) -> str:
     """Return the table of arenas with a bar per arena. ``slots``: whether the plan has slots."""
-    limits = (a.capacity_bytes for a in arenas if a.capacity_bytes < words.UNLIMITED)
+    limits = (a.capacity_bytes for a in arenas if a.capacity_bytes < numbers.UNLIMITED)
     scale, paged = max([1, *(a.extent_bytes for a in arenas), *limits]), any(a.page_size for a in arenas)
     return fragment("arenas", arenas=arenas, slots=slots, scale=scale, paged=paged)
 
@@ -130,7 +130,7 @@ def error_card(card: Mapping[str, Any]) -> str:
     tried = [(row["reader"], row["reason"]) for row in record.get("tried", ())]
     near = nearest_reader(tried, str(card["message"]), str(card.get("source", "")))
     others = len(tried) - (near in tried)
-    folded = [f"why {words.count(others, 'other reader')} rejected the file"] if others else []
+    folded = [f"why {numbers.count(others, 'other reader')} rejected the file"] if others else []
     summary = " · ".join([*folded, "the error as JSON"] if record else folded)
     return fragment(
         "error_card",
