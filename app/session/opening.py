@@ -126,7 +126,7 @@ def content_of(source: str) -> tuple[bytes, str]:
     if kind != "sample":
         stored = shelf().get(source)
         if stored is None:
-            hint = "Open the file, or paste a link of the explorer. Without a store, a restart ends the links of files."
+            hint = "Open the file, or paste a link of the explorer. Without a store, links to uploads end at a restart."
             raise UnreadableInput("there is no such file on this server.", source=source, hint=hint)
         return stored[1], stored[0]
     path = next((sample.path for sample in samples() if sample.name == name), None)

@@ -1,4 +1,4 @@
-"""A design review: notes, bookmarked views and a decision about a plan, kept in a file with the plan and its graph."""
+"""A design review: notes, bookmarked views and a decision about a plan, and its file with the plan and the graph."""
 
 import base64
 import hashlib
@@ -73,7 +73,7 @@ class Review(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     views: tuple[View, ...] = ()
     decision: Decision | None = None
-    author: str = ""
+    author: str = ""  # author of new notes and decisions in this session; a store does not keep it
     deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions, which a merge does not add again
 
 

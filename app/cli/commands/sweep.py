@@ -103,7 +103,7 @@ def sweep_command(
     rows, name = _run_points(sources, points, scheduler, workers, store)
     if json:
         names = [row["name"] for row in rows if row["name"] is not None]
-        graph = next(iter(names), None if len(sources) == 1 else files[0])
+        graph = next(iter(names), None if len(sources) == 1 else files[0])  # a row without a plan has no name
         write_json({"graph": graph, **({"sweep": name} if name else {}), "rows": rows})
     else:
         cells_of = [_cells(row) for row in rows]
