@@ -1,6 +1,6 @@
-"""Optimal order by dynamic programming over node sets: the path with the least peak.
+"""Best-first search for an optimal order over sets of executed units, and beam search for a good order.
 
-Best-first search over sets of executed units (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
+Best-first search (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
 neural networks for edge devices" (Serenity), MLSys 2020): the first complete path is optimal. If the search is stopped
 earlier, the lowest peak in the queue is a lower bound. With several arenas, each path has a vector of peaks: all
 non-dominated vectors of a set are kept, and the sum of a path's peaks is minimised.
@@ -155,7 +155,7 @@ class OrderStates(OrderLists):
             least = np.where(arenas == a, sizes, 0) @ is_live
             for unit, nodes in enumerate(self.model.units):
                 reusable = [self.size[s] for node in nodes for s in self.candidates[node] if self.arena_of[s] == a]
-                least[unit] -= max(reusable, default=0)
+                least[unit] -= max(reusable, default=0)  # an output may reuse one of them in place
             found[a] = int(least.max(initial=0))
         return tuple(found)
 

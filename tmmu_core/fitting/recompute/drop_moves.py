@@ -160,7 +160,7 @@ class _Added:
         for tensor in graph.tensors:
             base = "" if tensor.view is None else tensor.view.base_tensor_uid
             if base in self.original_of and tensor.id not in written:
-                name = tensor.id.removesuffix(base.removeprefix(self.original_of[base]))
+                name = tensor.id.removesuffix(base.removeprefix(self.original_of[base]))  # without the copy's suffix
                 if name != tensor.id and name in known:
                     self.original_of[tensor.id] = name
 
@@ -204,10 +204,10 @@ class _Added:
 
         order = self.graph.execution_order or ()
         next_original: dict[str, str] = {}  # node → itself; for an added node, the next original node in the order
-        position = ""
+        original = ""
         for node_id in reversed(order):
-            position = position if node_id in self.originals or node_id in self.copied_tensor else node_id
-            next_original[node_id] = position
+            original = original if node_id in self.originals or node_id in self.copied_tensor else node_id
+            next_original[node_id] = original
         last_use: dict[int, tuple[str, str]] = {}  # storage → writer of the last used copy, original node of that use
         found: dict[Drop, None] = {}
         for node in (nodes[node_id] for node_id in order if node_id not in self.copied_tensor):

@@ -121,7 +121,7 @@ def lowest_within(
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if there are none.
 
     The permitted excess over ``goal`` is bisected, until its interval is at most one byte or 0.2 % of the sum of peaks.
-    Without ``max_flops``, sweeps from the lowest peak so far replace the search for the cheapest point.
+    Without ``max_flops``, a limited number of sweeps replaces the search for the cheapest point.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
@@ -135,8 +135,8 @@ def lowest_within(
 
     if max_flops is None:
         points = [*cuts, *_cheapest_point(search, cuts)[1]]
-        check, most = search.should_continue, search.simulations + 2 * search.most_simulations
-        search.should_continue = lambda: search.simulations < most and check()
+        should_continue, last_simulation = search.should_continue, search.simulations + 2 * search.most_simulations
+        search.should_continue = lambda: search.simulations < last_simulation and should_continue()
     best = min((point for point in points if point.run.flops <= flops_limit), key=rank)
     too_tight, reachable = -1, rank(best)[0]
     while reachable - too_tight > max(1, best.run.total // 500) and search.should_continue():
