@@ -1,4 +1,4 @@
-"""Errors that the user can fix, as a class tree (specification, §5: "contract").
+"""Errors that the user can fix, as a class tree. The contract is the specification; its §5 defines the error records.
 
 ::
 

@@ -171,7 +171,7 @@ class Plan(model.Plan):
         verdict = self.verify(options.get("graph"))
         checked = self if self.planning is not None else with_certificates(self, verdict)
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
-        bounded: dict[str, Any] = {}
+        bounded: dict[str, Any] = {}  # if the bounds of one plan are from its rows, those of the other are as well
         if before is not None:
             if getattr(before, "planning", None) is None or (self.planning is None and verdict.examined == "rows"):
                 bounded["bounded"] = with_bounds_of_rows

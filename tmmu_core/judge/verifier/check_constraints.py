@@ -142,7 +142,7 @@ class CostBounds:
             for i, j in combinations(range(len(units)), 2):
                 if costs := self._pair_costs(units[i], units[j], penalties):
                     edges[i, j], edges[j, i] = costs, [(size_b, size_a, cost) for size_a, size_b, cost in costs]
-            limits = arena.capacity_bytes, reserved  # of a bound by cells and one by offsets, the larger one counts
+            limits = arena.capacity_bytes, reserved
             bound += max(bound_by_counting(units, edges, *limits), bound_by_search(units, edges, *limits))
         for first, second in map(sorted, self.penalties):
             rows = [row for name in (first, second) for row in self.rows.get(name, ())]
@@ -209,7 +209,7 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
     free, total = cell_count - len(blocked), sum(size) // cell
     if free <= 0:
         return 0
-    units_per_cell = total // free
+    units_per_cell = total // free  # an even distribution has the fewest pairs that share a cell
     shared = free * units_per_cell * (units_per_cell - 1) // 2 + (total - free * units_per_cell) * units_per_cell
     cost = Fraction(0)
     penalties = [(Fraction(int(c)), min(size[i], size[j]) // cell) for (i, j), c in costs.items() if c != HARD]
@@ -226,7 +226,7 @@ def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tu
     if not offsets or least == HARD:
         return 0
     best, nodes, total = least, 0, len(units)
-    bound_from = [0.0] * (total + 1)
+    bound_from = [0.0] * (total + 1)  # unit → least cost of this unit and the later ones alone
 
     def place(k: int, paid: float, cost_at: list[dict[int, float]]) -> None:
         nonlocal best, nodes
