@@ -114,7 +114,7 @@ def refuse_invalid_token(request: PlanRequest) -> None:
     """Raise ``InvalidIrShapes`` for a replay token of an invalid length."""
     if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         message = f"the replay token has {len(request.replay_token)} bytes, not 32."
-        hint = "Tokens of 64 bytes or more are valid only with --addressing blake3_sparse."
+        hint = "Give a token of 32 bytes; --addressing blake3_sparse also accepts 64 bytes or more."
         raise InvalidIrShapes(message, reason="replay_token", node_id="", hint=hint)
 
 

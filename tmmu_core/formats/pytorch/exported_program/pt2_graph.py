@@ -239,10 +239,10 @@ class _Reader:
         if flow is None or not are_tensors or not matches(flow, groups, inputs, outputs, len(result_names)):
             return False
         if flow == "call":
-            start = len(self.nodes)
+            start, is_enabled = len(self.nodes), {"as_bool": True} in arguments[2:3]  # ``enabled`` of autocast
             results = self._flattener(bodies[0], inline=True)([each for group in groups for each in group], node_id)
             self.values.update((name, self.value_of[each]) for name, each in zip(result_names, results, strict=True))
-            if op.name == "wrap_with_autocast" and {"as_bool": True} in arguments[2:3] and len(self.nodes) > start:
+            if op.name == "wrap_with_autocast" and is_enabled and len(self.nodes) > start:
                 self.nodes[-1] = msgspec.structs.replace(self.nodes[-1], unplanned=(AUTOCAST,))
             return True
         ids = [self._declare_result(name, op, operation, []) for name in result_names]
@@ -312,7 +312,7 @@ class _Reader:
         if meta is None:
             raise _broken(f"it does not describe the tensor {name!r}")
         if meta.dtype not in DTYPES:
-            raise _broken(f"the tensor {name!r} has the dtype number {meta.dtype}, which is not known")
+            raise UnreadableInput(f"tensor {name!r} has the unknown dtype number {meta.dtype}.", "Use a known dtype.")
         if meta.layout != STRIDED:
             what = f"the tensor {name!r} is not dense: the number of its bytes depends on data."
             raise UnreadableInput(what, hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).")
@@ -324,7 +324,7 @@ class _Reader:
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:
-            raise _broken(f"the tensor {name!r} has 2^63 bytes or more")
+            raise UnreadableInput(f"tensor {name!r} has 2^63 bytes or more.", "Check its shape and strides.")
         return layout, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
