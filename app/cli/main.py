@@ -140,7 +140,7 @@ def run(arguments: Sequence[str]) -> int:
             elif argument not in VERBOSE:
                 others.append(argument)
         first = next(iter(others), "")
-        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # to import only one module of a command is faster
+        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # faster: imports the module of one command
         code = int(tmmu(others, standalone_mode=False, prog_name="tmmu") or SUCCESS)
         sys.stdout.flush()
         return code

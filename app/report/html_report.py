@@ -86,7 +86,7 @@ def build_report(
     verified = verified or verify_plan(plan, graph)
     linted = lint_verdict(plan, graph, verified)
     if not verified.ok and not verified.only_over_capacity:
-        plan = with_certificates(plan, verified)
+        plan = with_certificates(plan, verified)  # each arena gets the status ``invalid``
     drawn_before = None if before is None else in_memory(before)
     packed = pack_plan(in_memory(plan), origin, baseline=drawn_before, baseline_origin=_origin(baseline))
     picture, arena = "", totals_text.main_arena(plan)

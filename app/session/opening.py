@@ -219,8 +219,8 @@ class Shelf:
         base_name = visible(name.replace("\\", "/").rpartition("/")[2])[-MAX_NAME_LENGTH:]  # without folders
         name = "file" if base_name.strip(". ") == "" else base_name
         digest = hashlib.sha256(data).digest()
-        key = digest.hex()[:16]
-        if owner != visitors.SERVER:  # a file of the server has its digest as key: its link works after a restart
+        key = digest.hex()[:16]  # of a file of the server: its link works after a restart
+        if owner != visitors.SERVER:
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
             with_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))
         self._add(key, name, data, owner)

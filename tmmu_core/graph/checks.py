@@ -27,7 +27,7 @@ def refuse(reason: str, path: str, message: str, hint: str, **diagnostics: str) 
     raise InvalidIrShapes(message, hint=hint, reason=reason, path=path, **known)
 
 
-def add_hint(tensor: str) -> str:
+def id_hint(tensor: str) -> str:
     """Return the hint of an error about an unknown tensor."""
     return f"Add a tensor with the id {tensor!r}, or correct the name."
 

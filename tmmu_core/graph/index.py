@@ -253,7 +253,7 @@ def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, 
     if (idx < 0).any():
         k, j = _operand(ptr, int((idx < 0).argmax()))
         node, name, verb = graph.nodes[k].node_id, names[k][j], "reads" if side == "inputs" else "writes"
-        message, hint = f"the node {node!r} {verb} {name!r}, which is not among the tensors.", checks.add_hint(name)
+        message, hint = f"the node {node!r} {verb} {name!r}, which is not among the tensors.", checks.id_hint(name)
         checks.refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, hint, node_id=node, tensor=name)
     return ptr, idx
 
@@ -272,7 +272,7 @@ def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np
     numbers = [tensor_of.get(name, -1) for name in names]
     if -1 in numbers:
         j = numbers.index(-1)
-        message, hint = f"the graph {side[:-1]} {names[j]!r} is not among the tensors.", checks.add_hint(names[j])
+        message, hint = f"the graph {side[:-1]} {names[j]!r} is not among the tensors.", checks.id_hint(names[j])
         checks.refuse("unknown_tensor", f"$.{side}[{j}]", message, hint, tensor=names[j])
     flags = np.zeros(len(graph.tensors), np.bool_)
     flags[numbers] = True
@@ -287,7 +287,7 @@ def _set_bases(index: GraphIndex) -> None:
         name, base_name, path = index.tensor_ids[i], view.base_tensor_uid, f"$.tensors[{i}].view"
         if base_name not in index.tensor_of:
             message = f"the tensor {name!r} is a view of {base_name!r}, which is not among the tensors."
-            checks.refuse("unknown_tensor", f"{path}.base_tensor_uid", message, checks.add_hint(base_name), tensor=name)
+            checks.refuse("unknown_tensor", f"{path}.base_tensor_uid", message, checks.id_hint(base_name), tensor=name)
         base[i] = index.tensor_of[base_name]
         view_bytes, base_bytes = int(index.nbytes[i]), int(index.nbytes[base[i]])
         length = view_bytes if view.byte_length is None else view.byte_length

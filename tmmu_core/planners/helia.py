@@ -284,7 +284,7 @@ class _Placing:
         """Place storage ``i`` and return an empty text, or return the reason why it does not fit."""
         role, memory = self.facts[i].role, self.memory[name]
         region = self.regions.get((role, name))
-        if not memory.writable and role != "constant":  # destinations of constants are checked before
+        if not memory.writable and role != "constant":  # ``read_platform`` checks destinations of constants
             return f"{memory.name} is read-only"
         if region is not None and region.source_memory != source:
             if is_requested and region.is_requested:

@@ -260,8 +260,8 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
 
 def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point, ...]) -> Any:
     """Return the future of a batch."""
-    source = sources[batch[0].source]  # a task of its own, so that it runs again if the worker that has it dies
-    shared = client.submit(copy, source, key=f"tmmu-source-{source.digest}")
+    source = sources[batch[0].source]
+    shared = client.submit(copy, source, key=f"tmmu-source-{source.digest}")  # runs again if its worker dies
     return client.submit(run_batch, shared, batch, limits.overrides(), key=key)
 
 

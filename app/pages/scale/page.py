@@ -86,7 +86,7 @@ def draw_shapes(shown: Shown, graph: Graph) -> None:
             controls.switch("Dimension", titles, **state.bind("dim", dim))
         options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
         label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
-        hint = "The page Fix can find a larger size, because it also changes the plan."
+        hint = "The page Fix can find a larger size, because it also changes the graph."
         st.button(label, help=hint, disabled=current == largest, **options)
     if not len(curve.values):
         for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
@@ -207,7 +207,7 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
     tensor_parallel_text = (
         "parameters, heads, MLP activations and any optimizer state are split; each rank has the whole residual stream"
         if rules
-        else "parameters and optimizer state are split by rows; activations and gradients where operators keep it"
+        else "parameters and optimizer state are split by rows; activations and gradients if operators keep the split"
     )
     by_rows = "parameters, gradients and optimizer state are split by rows"
     specs = {

@@ -68,7 +68,7 @@ def lower_bound(start: Candidate, allowed: Iterable[Kind], always_live: list[lis
     ``always_live``: node → storages that are live when it first runs, with any moves.
     """
     kinds, found = frozenset(allowed), list[ArenaBound]()
-    if not kinds:  # the planner is fixed too
+    if not kinds:  # neither the graph nor the planner can change
         sizes = extents(start.plan).items()
         return LowerBound(tuple(ArenaBound(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
     if not kinds & {"order", "recompute", "offload", "inplace"}:
@@ -148,7 +148,7 @@ def live_sets(
         reused = 0
         if len(node.outputs) == 1 and len(live) > len(inputs):
             overwritable = range(len(reads)) if node.inplace in (None, "any") else [i for i, _ in permitted_pairs(node)]
-            added = missing_pairs(node, tensors) if may_add_pairs else ()  # none for ``any``
+            added = missing_pairs(node, tensors) if may_add_pairs else ()  # none if ``inplace`` is ``any``
             sources = [storage_of[reads[i]] for i in (*overwritable, *(i for i, _ in added))]
             reused = max((-(-inputs[s] // alignment) * alignment for s in sources if s in inputs), default=0)
         why = "the node reads and writes them in one step" + (", or no move frees them" if undropped else "")

@@ -31,9 +31,9 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     base = run(model, initial)
     groups = []
     for arena in range(len(model.fixed)):
-        at = peak_boundary(model, base, arena)
-        idle = _idle(model, at, arena, initial)[: drop_moves.MOST_SINGLE_MOVES].tolist()
-        groups += [([s], _offload_choice(model, at, s)) for s in idle]
+        boundary = peak_boundary(model, base, arena)
+        idle = _idle(model, boundary, arena, initial)[: drop_moves.MOST_SINGLE_MOVES].tolist()
+        groups += [([s], _offload_choice(model, boundary, s)) for s in idle]
     yield from map(_move, drop_moves.best_single_steps(model, initial, groups, lambda step: step.members[0]))
 
 
@@ -86,8 +86,8 @@ def _offload(model: RecomputeModel, choice: Choice, before: Run, arena: int, exc
     If no storage has ``excess`` bytes, first try the largest storages together. Then try single storages: those with
     at least ``excess`` bytes, smallest first, then all, largest first. Return ``None`` if no attempt succeeds.
     """
-    at = peak_boundary(model, before, arena)
-    idle = _idle(model, at, arena, choice)
+    boundary = peak_boundary(model, before, arena)
+    idle = _idle(model, boundary, arena, choice)
     peak = before.live[arena].max(initial=0)
     steps_at_peak = (before.live[arena] >= peak).sum()
     is_enough = model.size[idle] >= excess
@@ -95,30 +95,30 @@ def _offload(model: RecomputeModel, choice: Choice, before: Run, arena: int, exc
         together = choice
         count = int(np.searchsorted(np.cumsum(model.size[idle]), excess)) + 1
         for s in idle[:count].tolist():
-            together = together | _offload_choice(model, at, s)
+            together = together | _offload_choice(model, boundary, s)
         after = run(model, together)
         if after.live[arena].max() < peak:
             return together, after
     for s in [*idle[is_enough][::-1].tolist(), *idle.tolist()][:MOST_TRIED]:
-        more = choice | _offload_choice(model, at, s)
+        more = choice | _offload_choice(model, boundary, s)
         after = run(model, more)
         if after.peaks[arena] <= before.peaks[arena] and (after.live[arena] >= peak).sum() < steps_at_peak:
             return more, after
     return None
 
 
-def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
+def _idle(model: RecomputeModel, boundary: Boundary, arena: int, choice: Choice) -> I64:
     """Return an arena's storages that can be offloaded across the boundary (``LEAST_BYTES`` or more), largest first."""
-    in_gap = (at.gap_start >= 0) & (at.gap_start < at.position)
-    is_dropped = np.isin(at.gap_start * len(model.size) + np.arange(len(model.size)), choice.drops)
+    in_gap = (boundary.gap_start >= 0) & (boundary.gap_start < boundary.position)
+    is_dropped = np.isin(boundary.gap_start * len(model.size) + np.arange(len(model.size)), choice.drops)
     in_arena = (model.arena == arena) & (model.size >= LEAST_BYTES)
-    storages = at.idle(model.movable & in_arena & in_gap & ~is_dropped)
-    gap = at.gap_end[storages] - at.gap_start[storages]
+    storages = boundary.idle(model.movable & in_arena & in_gap & ~is_dropped)
+    gap = boundary.gap_end[storages] - boundary.gap_start[storages]
     return storages[np.lexsort((storages, -gap, -model.size[storages]))]
 
 
-def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice:
-    choice = Choice.nothing(model).dropping([int(at.gap_start[storage]) * len(model.size) + storage])
+def _offload_choice(model: RecomputeModel, boundary: Boundary, storage: int) -> Choice:
+    choice = Choice.nothing(model).dropping([int(boundary.gap_start[storage]) * len(model.size) + storage])
     choice.offloaded[storage] = True
     return choice
 

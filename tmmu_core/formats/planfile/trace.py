@@ -63,7 +63,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
     """Yield the records of a plan's trace. ``digest``: a hash instead of tensors; ``replans``: records to insert."""
     replans, head = tuple(replans), plan_document.head_values(plan)
     for arena in head["arenas"].values():
-        del arena["witness"], arena["witness_step"]  # the witness of an extent may have thousands of ids
+        del arena["witness"], arena["witness_step"]  # a witness may have thousands of ids
     header: Record = {"record": "allocation_header", "trace_schema": TRACE_SCHEMA, "metric_schema": METRIC_SCHEMA}
     header |= {"rows": "digest" if digest else "all", "tensor_count": len(plan)}
     header |= {name: head[name] for name in _RUN}

@@ -61,11 +61,11 @@ class PlanFacts:
     def overlaps_slot_below(self) -> Mask:
         """Per slot, whether it starts before the end of the slot at the next lower offset."""
         slots = self.slots
-        space = np.zeros_like(slots.arena) if self.plan.places == "sparse" else slots.arena
+        space = np.zeros_like(slots.arena) if self.plan.places == "sparse" else slots.arena  # sparse arenas share one
         order = np.lexsort((slots.number, slots.start, space))
-        arena, start, end = space[order], slots.start[order], (slots.start + slots.backing)[order]
+        space, start, end = space[order], slots.start[order], (slots.start + slots.backing)[order]
         is_overlap = np.zeros(len(order), np.bool_)
-        is_overlap[order[1:]] = (arena[1:] == arena[:-1]) & (start[1:] < end[:-1])
+        is_overlap[order[1:]] = (space[1:] == space[:-1]) & (start[1:] < end[:-1])
         return is_overlap
 
     @cached_property

@@ -151,7 +151,7 @@ def compare_micro(models: bytes, length: int) -> dict[str, Any]:
 
 
 def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
-    """Return ``head``, ``tail``, the smallest working ``arena``, ``temporary`` (arena − printed total); the outputs."""
+    """Return the bytes ``head``, ``tail``, ``arena`` (smallest that works) and ``temporary``, and the outputs."""
     arena = max(1 << 20, 16 * len(model))
     while True:
         try:
@@ -170,7 +170,7 @@ def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
         return True
 
     smallest = ARENA_STEP * bisect_left(range(arena // ARENA_STEP), True, lo=1, key=loads)
-    temporary = max(0, smallest - figures.pop("total"))
+    temporary = max(0, smallest - figures.pop("total"))  # bytes that the printed total omits
     return figures | {"arena": smallest, "temporary": temporary}, outputs
 
 
