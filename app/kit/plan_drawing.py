@@ -63,7 +63,7 @@ def canvas(
     """Draw a plan with the settings of the choice. ``step`` and ``more`` (see :func:`draw`) have priority."""
     plan, chosen = handle.plans[more.get("plan_index", 0)], state.choice()
     arena = more.get("arena", arena_focus.drawn_arena(plan))
-    _, steps = drawn_plan(*handle.plans)  # drawn step → first of its plan steps; None: equal steps
+    _, steps = drawn_plan(*handle.plans)  # drawn step → first of its plan steps; None: each drawn step is a plan step
     step = chosen.step if step is None else step
     is_hashed = plan.places == "sparse"  # offsets are hashes, so a map would show nothing
 

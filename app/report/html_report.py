@@ -107,11 +107,11 @@ def build_report(
         views=[] if section.review is None else msgspec.to_builtins(section.review.views),
         embedded=Markup(section.embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
-        judged=_judged(verified, linted),
+        checks=_checks(verified, linted),
         comparison=None if before is None else _comparison(compare(before, plan)),
         hint=hint,
         schemas=f"{PLAN_SCHEMA}, {TRACE_SCHEMA}, {METRIC_SCHEMA}",
-        looks=pictures.ACCOUNT_LOOKS,
+        account_styles=pictures.ACCOUNT_STYLES,
         patterns=pictures.patterns(),
         style=_style(),
         script=Markup(canvas_script()),
@@ -173,7 +173,7 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
     peak_step = peak_step_of(plan, summary.name)[0] if plan.steps else 0
     alive = alive_at(plan, peak_step, summary.name).tolist() if plan.steps else []
     at_peak = [
-        (pictures.ACCOUNT_LOOKS[account][0], numbers.full_bytes(count), numbers.percent(count, ledger.extent))
+        (pictures.ACCOUNT_STYLES[account][0], numbers.full_bytes(count), numbers.percent(count, ledger.extent))
         for account, count in (ledger.at(peak_step).items() if plan.steps else ())
     ]
     cells: list[tuple[str, ...]] = []  # id, arena, size, offset, slot, live range, role and type of each tensor
@@ -204,7 +204,7 @@ def _origin(solution: Solution | Plan | None) -> Origin:
     return Origin(solution.operators, layers if tree.known_by and any(layers) else None)
 
 
-def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
+def _checks(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
     rows = []
     for name, verdict in (("verifier", verified), ("lint", linted)):
         text = numbers.count(len(verdict.errors), "error")

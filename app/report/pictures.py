@@ -32,7 +32,7 @@ LOOKS: dict[Theme, dict[str, str]] = {  # panel: background of the drawing area;
     "light": {"ground": "#ffffff", "panel": "#f4f6f8", "ink": "#111111", "text": "#333c45"},
     "dark": {"ground": "#0e1117", "panel": "#1a2029", "ink": "#f2f4f6", "text": "#d7dde3"},
 }
-ACCOUNT_LOOKS = {  # account → (name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)
+ACCOUNT_STYLES = {  # account → (name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)
     "live": ("live", "#0072B2", ""),
     "slot_rounding": ("slot rounding", "#E69F00", "M0 0L6 6"),
     "alignment_gaps": ("alignment gaps", "#56B4E9", "M3 0V6"),
@@ -198,7 +198,7 @@ def patterns() -> Markup:
     tiles = "".join(
         f'<pattern id="p-{account}" width="6" height="6" patternUnits="userSpaceOnUse">'
         f'<path d="{path}" stroke="#0006" stroke-width="1.2" fill="none"/></pattern>'
-        for account, (_, _, path) in ACCOUNT_LOOKS.items()
+        for account, (_, _, path) in ACCOUNT_STYLES.items()
         if path
     )
     return Markup(f'<svg width="0" height="0" aria-hidden="true" class="defs"><defs>{tiles}</defs></svg>')
@@ -237,7 +237,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
             continue
         ceiling = base + account_bytes
         outline = [*_outline(ceiling, sheet, top), *reversed(_outline(base, sheet, top))]
-        name, colour, pattern = ACCOUNT_LOOKS[account]
+        name, colour, pattern = ACCOUNT_STYLES[account]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in outline) + "Z"
         areas.append(f'<path d="{path}" fill="{colour}"><title>{name}</title></path>')
         if pattern:

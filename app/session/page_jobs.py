@@ -131,7 +131,7 @@ def run_key(choice: Choice, planned: bytes = b"") -> tuple[object, ...]:
 
 
 def model_run(choice: Choice, planned: bytes = b"") -> Job[measure_model.Measured]:
-    """Return the job that measures the memory of the model or, with ``planned`` (its file with a plan), of both."""
+    """Return the job that measures the memory of the model, and of ``planned`` (model file with a plan) if given."""
     dims, runtime = (None, "tflm") if planned else (dict(choice.dims) or None, "")
 
     def run(progress: Progress) -> measure_model.Measured:

@@ -31,7 +31,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-_MAX_SECONDS = 10**5  # highest limit in seconds: 20 times as many (a timeout), in milliseconds, fit in 31 bits
+_MAX_SECONDS = 10**5  # highest limit: a timeout of even 20 times as many seconds is below 2^31 milliseconds
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")
 ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values")
@@ -116,7 +116,7 @@ def overridden(values: Mapping[str, int]) -> Iterator[None]:
 
 
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """Return the error for ``subject`` above ``limit``; ``allowed``: its value, if this depends on the input."""
+    """Return the error for ``subject`` above ``limit``; ``allowed``: the limit's value, if the input sets it."""
     number = f"{ceiling(limit) if allowed is None else allowed:,}"
     message = f"{subject} has more than {number} {limit.unit}."
     hint = f"If the input is correct, set a limit above {number}: --max-{limit.name} N, or {limit.variable}=N."

@@ -202,7 +202,7 @@ rank, world_size, shard_spec, addressing, progress : optional
     Returns
     -------
     Fit
-        True if the graph fits; ``answer`` is ``fits``, ``cannot`` (proven) or ``open``. For a module in training mode,
+        Truthy if the graph fits. ``answer``: ``fits``, ``cannot`` (proven) or ``open``. For a module in training mode,
         a ``TorchFit``, with ``compile``, ``partition_fn``, ``check`` and ``layers``; its step runs as planned.
 
     Raises

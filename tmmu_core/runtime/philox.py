@@ -1,4 +1,4 @@
-"""Fill memory with debug patterns (``DebugFillTensor_v1``): Philox4x32-10 (TMMU v2 0.B); BLAKE3 in the draft.
+"""Fill memory with debug patterns (``DebugFillTensor_v1``): Philox4x32-10 (TMMU v2 0.B), or BLAKE3 (superseded draft).
 
 Philox is a counter-based generator: block i of a stream depends only on (key, i), so that any part of a pattern can be
 computed alone. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. numpy has

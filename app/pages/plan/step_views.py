@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.kit import arena_focus, controls, tensor_table
 from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line, steps_axis
-from app.report.pictures import ACCOUNT_LOOKS
+from app.report.pictures import ACCOUNT_STYLES
 from app.session import plan_rows, state
 from app.session.planning import Shown, request_of
 from app.session.work.jobs import job_table
@@ -144,11 +144,11 @@ def draw_fragmentation(shown: Shown) -> None:
     if unused := extent - account_bytes["live"]:
         largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
         share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
-        title = f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_LOOKS[largest][0]}"
+        title = f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_STYLES[largest][0]}"
     st.html(markup.view_title(title))
     rows = []
     for account in ACCOUNTS:
-        (name, colour, _), size = ACCOUNT_LOOKS[account], account_bytes[account]
+        (name, colour, _), size = ACCOUNT_STYLES[account], account_bytes[account]
         cells = (numbers.full_bytes(size), numbers.percent(size, extent), markup.define(name))
         rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])

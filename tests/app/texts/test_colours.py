@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from app.report.pictures import ACCOUNT_LOOKS
+from app.report.pictures import ACCOUNT_STYLES
 from app.texts.palette import CATEGORIES, ROLE_COLOURS
 
 SIGHT = {
@@ -63,4 +63,4 @@ def test_first_operator_colours_differ_from_overflow_colour(sight: str) -> None:
 
 
 def test_account_colours_are_distinct() -> None:
-    assert len({colour for _, colour, _ in ACCOUNT_LOOKS.values()}) == len(ACCOUNT_LOOKS)
+    assert len({colour for _, colour, _ in ACCOUNT_STYLES.values()}) == len(ACCOUNT_STYLES)

@@ -141,7 +141,7 @@ def _move(step: drop_moves.DropStep) -> Move:
     model, drops = step.model, step.drops
     gaps = list(zip(*(column.tolist() for column in drops.pairs), strict=True))
     tensors = tuple(map(model.name_of, sorted({s for _, s in gaps})))
-    least = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
-    what = f"offload {some_names(tensors)}, idle for {'at least ' * (len(gaps) > 1)}{least:,} step" + "s" * (least > 1)
+    idle = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
+    what = f"offload {some_names(tensors)}, idle for {'at least ' * (len(gaps) > 1)}{idle:,} step" + "s" * (idle > 1)
     nodes = tuple(dict.fromkeys(model.node_id(k) for k, _ in gaps))
-    return step.move("offload", what, WHY, tensors, nodes, steps_idle=least)
+    return step.move("offload", what, WHY, tensors, nodes, steps_idle=idle)

@@ -152,7 +152,7 @@ def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step
 
 
 def _is_better(before: Run, after: Run, arena: int, level: int) -> bool:
-    """Return whether the first position above ``level`` is later or has a lower peak, or fewer bytes are above it."""
+    """Return whether the first position above ``level`` is later or lower, or the bytes above ``level`` are fewer."""
     over = np.flatnonzero(after.live[arena] > level)
     if not len(over):
         return True
@@ -220,7 +220,7 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Col
         last_use = int(step_of_read[read_index]) if read_index >= 0 else int(lives.birth[life])
         drops = [int(run.for_position[last_use]) * len(model.size) + s]
         if read_index >= 0 and lives.is_rerun[last_use]:
-            drops.insert(0, int(lives.read_ptr[last_use] - read_index - 1 - model.in_ptr[lives.node[last_use]]))
+            drops.insert(0, -1 - int(model.in_ptr[lives.node[last_use]] + read_index - lives.read_ptr[last_use]))
         elif run.for_position[last_use] == run.for_position[step]:
             continue  # the drop would come after the step
         drop = next((drop for drop in drops if drop not in useless), None)
@@ -283,7 +283,7 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
         changed[arena] = max(changed[arena], peak)
         return search.excess(replace(run, peaks=changed)) > 0
 
-    is_full = peak_in_gap > [*peaks[:1], *peaks][bisect_left(peaks, True, key=exceeds)]
+    is_full = peak_in_gap > peaks[max(0, bisect_left(peaks, True, key=exceeds) - 1)]
     found: dict[int, list[tuple[int, int, int]]] = {}
     """Storage → (position before, position after, recomputing node before or −1) of each gap without room for it."""
     node = np.where(lives.is_rerun[begin], lives.node[begin], -1)
@@ -311,12 +311,12 @@ def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
         point: Point | None = search.simulate(start.choice)
         while point is not None and search.simulations <= last_simulation and search.should_continue():
             peak = int(point.run.live[search.arena].max())
-            point = _step(search, point, peak - min(search.excess(point.run), peak // TARGET_DIVISOR))
+            point = _with_best_drops(search, point, peak - min(search.excess(point.run), peak // TARGET_DIVISOR))
             found += [] if point is None else [point]
     return [*found, *without_unneeded_drops(search, found, MOST_TRIMMED)]
 
 
-def _step(search: Search, point: Point, level: int) -> Point | None:
+def _with_best_drops(search: Search, point: Point, level: int) -> Point | None:
     """Return the point with the drops that save the most bytes above ``level`` per FLOP; ``None`` if none save any.
 
     The positions above ``level`` are tried from the peak down, until drops at one of them help.
@@ -330,7 +330,7 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
     for step in steps[first_of_position[:MOST_POSITIONS]].tolist():
         best: tuple[float, Point] | None = None
         idle = idle_at(model, run, step, search.arena)
-        for sets_of_drops in (_sets_of_drops(idle, model), _with_temporaries(idle, search)):
+        for sets_of_drops in (_sets_of_drops(idle, model), _with_operands(idle, search)):
             for drops in sets_of_drops:
                 tried = search.simulate(point.choice.dropping(drops))
                 saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
@@ -353,11 +353,11 @@ def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int
     yield from ([largest.drop] for largest in by_size[:MOST_SINGLE])
 
 
-def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
+def _with_operands(idle: list[Idle], search: Search) -> Iterator[list[int]]:
     """Yield, for each idle storage last read by a recomputed node, its drop and, recursively, its operands' drops.
 
-    Only operands that are droppable and not read after the boundary are included. Without these drops, they would stay
-    live for the recomputation of the storage.
+    Only operands that are droppable and not read after the peak of the initial choice are included. Without these
+    drops, they would stay live for the recomputation of the storage.
     """
     model = search.model
     for candidate in idle:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.planners.exact import lns_moves as moves
 from tmmu_core.planners.exact.branch_and_bound import Watch, watched
-from tmmu_core.planners.exact.search_model import Model, common_step, log2_fixed
+from tmmu_core.planners.exact.search_model import Model, common_grain, log2_fixed
 from tmmu_core.planners.exact.search_tables import ALIGNMENT, FIXED, MAX_HEIGHT, NEIGHBOURS, OTHER, Tables
 from tmmu_core.planners.native import library, native
 from tmmu_core.planners.problem import I64
@@ -97,8 +97,8 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     conflicts = np.eye(count, dtype=np.uint8)
     conflicts[np.repeat(np.arange(count), np.diff(tables.unit[:, NEIGHBOURS])), tables.neighbour[:, OTHER]] = 1
     units, begin, end, backwards = canonical_direction(model, tables)
-    max_height, fixed, grid = (tables.unit[units, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
-    step = common_step(*(column.tolist() for column in (max_height, fixed, grid)))
+    max_height, fixed, align = (tables.unit[units, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
+    grain = common_grain(*(column.tolist() for column in (max_height, fixed, align)))
     born, dies = begin * moves.SCALE // model.sections, end * moves.SCALE // model.sections
     life = np.diff(model.entry_of)[units]
     area = (max_height.astype(object) * life).tolist()  # bytes × sections may exceed 64 bits
@@ -108,8 +108,8 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     traits = (area, max_height.tolist(), life.tolist(), (moves.SCALE - born).tolist(), dies.tolist())
     largest = [max([1, *trait]) for trait in traits]
     scaled = [[value * MAX_TRAIT // most for value in trait] for trait, most in zip(traits, largest, strict=True)]
-    in_steps = (max_height // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
-    unit = np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64)
+    in_grains = (max_height // grain, np.maximum(align // grain, 1), np.where(fixed < 0, -1, fixed // grain))
+    unit = np.column_stack([*scaled, born, dies, *in_grains]).astype(np.int64)
     placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
     work = np.zeros((15, count + 1), dtype=np.int64)
@@ -128,7 +128,7 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     noise = noise_of(moves.NOISE_PERIOD + max(count, MAX_UNITS))
     state = moves.LnsState(unit, conflicts, *stretch, temperatures(), LOG_TABLE, noise, work, progress)
     fixed_ends = (fixed + max_height)[fixed >= 0]
-    return LnsRun(state, units, step, fixed_ends, np.zeros(1, dtype=np.int64))
+    return LnsRun(state, units, grain, fixed_ends, np.zeros(1, dtype=np.int64))
 
 
 def canonical_direction(model: Model, tables: Tables) -> tuple[I64, I64, I64, bool]:

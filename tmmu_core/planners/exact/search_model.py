@@ -177,8 +177,8 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     count = np.searchsorted(moments, cols.part_hi) - begin
     storage = np.repeat(cols.storage_of_part, count)
     section = np.arange(len(storage)) - np.repeat(np.cumsum(count) - count - begin, count)
-    # Other sections: storages without live steps, which have no conflicts but need an offset, and pairs of storages of
-    # two units that conflict without overlap in time. Sections are sorted by (compressed step, kind, number).
+    # Other sections: storages without live steps, which are in no set above but need an offset, and pairs of storages
+    # of two units that conflict without overlap in time. Sections are sorted by (compressed step, kind, number).
     others: list[tuple[int, ...]] = [(i,) for i in np.flatnonzero(np.diff(cols.part_of) == 0).tolist()]
     keys = [(0, 2, i) for (i,) in others]
     for i in range(len(cols)) if cols.extra_conflicts else ():
@@ -205,14 +205,14 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     np.maximum.at(align, unit_of, cols.aligns)
     np.maximum.at(fixed, unit_of, np.asarray(cols.fixed, dtype=np.int64))
     np.add.at(length, unit_of, cols.problem.death - cols.problem.birth)
-    grain = common_step(cols.size, cols.fixed, cols.align)
+    grain = common_grain(cols.size, cols.fixed, cols.align)
     return Model(units, entry_of, section, height, len(moments) + len(others), align, fixed, grain, length)
 
 
-def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]) -> int:
-    """Return the greatest step that divides sizes and fixed offsets, and is a multiple or divisor of each alignment."""
-    step = gcd(*sizes, *(at for at in set(fixed) if at >= 0)) or 1
-    grids = set(grids)
-    while coarser := [each for each in grids if step % each and each % step]:
-        step = gcd(step, *coarser)
-    return step
+def common_grain(sizes: Iterable[int], fixed: Iterable[int], aligns: Iterable[int]) -> int:
+    """Return the greatest divisor of the sizes and fixed offsets that is a multiple or divisor of each alignment."""
+    grain = gcd(*sizes, *(offset for offset in set(fixed) if offset >= 0)) or 1
+    aligns = set(aligns)
+    while unrelated := [align for align in aligns if grain % align and align % grain]:
+        grain = gcd(grain, *unrelated)
+    return grain

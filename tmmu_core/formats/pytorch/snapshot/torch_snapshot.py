@@ -39,7 +39,7 @@ from tmmu_core.formats.pytorch.snapshot import snapshot_events
 from tmmu_core.formats.pytorch.snapshot import snapshot_stacks as codes
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, layout, reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import HINT, I64, MEMORY_PER_BYTE, OOM, Device, Events, Segment
-from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER, Stacks
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem, Recorded
@@ -48,7 +48,7 @@ from tmmu_core.plans.model import CATEGORIES
 
 BEFORE = "before the trace"
 KEYS = ("category", "line", "module", "stream", "pool", "origin")  # properties by which buffers can be grouped
-_PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
+_PHASE_NAMES: dict[int, Phase] = {codes.FORWARD: "forward", codes.BACKWARD: "backward", codes.OPTIMIZER: "optimizer"}
 MEMORY_BYTES = 3 << 30  # maximum memory of all processes together
 MIN_PARALLEL_BYTES = 1 << 26  # several processes are started if all files together have at least this size
 SIGNATURE_BYTES = 1 << 12  # bytes of a file that are read to detect a snapshot
@@ -93,7 +93,7 @@ class History(Recorded, Device):
                 return f"stream {stream}"
             case "pool":
                 return f"stream {stream}" + (f", private pool {pool[0]}.{pool[1]}" if any(pool) else "")
-        return BEFORE if self.is_before[row] else "during the trace"
+        return BEFORE if self.is_before[row] else "during the trace"  # the key is "origin"
 
     def totals(self, key: str, step: int) -> list[Total]:
         """Return the live buffers at a step, grouped by the property ``key``, largest sum first."""
@@ -240,7 +240,7 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     outlasts_phase = never_freed | (_latest(steps, groups_at, device.death - 1) > group)
     is_gradient = (phase == codes.BACKWARD) & ~device.is_before
     last_of_group = np.searchsorted(groups_at, group, side="right") - 1
-    outlasts_allocations = device.death > (steps[last_of_group] if len(order) else 0)  # those of its phase
+    outlives_group_births = device.death > (steps[last_of_group] if len(order) else 0)
 
     category[(code == codes.OPTIMIZER) & outlasts_phase] = STATES
     category[np.isin(code, (codes.PARAMETER, codes.INIT)) & ~outlasts_phase] = OTHERS
@@ -250,12 +250,12 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     unknown = device.is_before & (code == codes.NO_STACK)
     category[unknown & ends_in_backward] = ACTIVATIONS
     category[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
-    rows = is_gradient & outlasts_allocations
+    rows = is_gradient & outlives_group_births
     gradients: Counter[int] = Counter()  # size → maximum number of gradients of this size that are live at once
     now: Counter[int] = Counter()
     births, deaths, sizes = (column[rows].tolist() for column in (device.birth, device.death, device.size))
-    for _, live, size in sorted([*zip(births, repeat(1), sizes), *zip(deaths, repeat(-1), sizes)]):
-        now[size] += live
+    for _, change, size in sorted([*zip(births, repeat(1), sizes), *zip(deaths, repeat(-1), sizes)]):
+        now[size] += change
         gradients[size] = max(gradients[size], now[size])
     if gradients or not is_gradient.any():
         for rows in (unknown, without_phase & (birth_phase == -1)):
