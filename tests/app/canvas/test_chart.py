@@ -342,6 +342,21 @@ def test_drag_pans_and_double_click_resets(draw: Draw) -> None:
     assert data(page)["window"] == "0,4"
 
 
+def test_key_before_the_first_drawing_has_no_effect(draw: Draw) -> None:
+    page = draw(plan_of(FOUR))
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.evaluate(
+        """() => {
+             document.body.innerHTML = '<div id="new" style="width:900px"></div>';
+             tmmuCanvas.show(document.getElementById("new"), { plan: null, height: 500 }, () => {});
+             document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+           }"""
+    )
+    settle(page)
+    assert errors == []
+
+
 @pytest.mark.parametrize(
     ("arenas", "peak", "drawn"), [(None, 2, "4"), (["activations", "parameters"], 2, "4"), (["activations"], 1, "3")]
 )

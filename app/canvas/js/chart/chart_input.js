@@ -80,6 +80,7 @@ export class ChartInput extends Input {
 
   keys({ shiftKey }) {
     const { chart } = this, { win, state } = chart, stepsPerKey = shiftKey ? 10 : 1;
+    if (!win) return {}; // nothing is drawn yet
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
     const zoom = (factor) => chart.zoom(factor, middle, { steps: true, levels: true });
     const fit = () => chart.fit(), zoomIn = () => zoom(1 / 1.4);
