@@ -107,7 +107,7 @@ def exact_from(
 def always_live(cols: Columns) -> I64:
     """Return the storages that are live at every step.
 
-    None if all are always live, or if the problem is not plain, not small, or has several alignments.
+    Empty if all are always live, or if the problem is not plain, not small, or has several alignments.
     """
     is_suitable = cols.is_plain and cols.is_small and len(set(cols.align)) == 1
     always = np.flatnonzero((cols.part_lo == 0) & (cols.part_hi == len(cols.births)))

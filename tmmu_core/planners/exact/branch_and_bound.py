@@ -75,7 +75,7 @@ class PlainSearch(Propagation):
     """The search in plain Python."""
 
     def __init__(self, tables: Tables, state: State, *, capacity: int, rank: I64, budget: int) -> None:
-        """Search for a packing below ``capacity`` within ``budget`` nodes; ``rank``: see :meth:`Searcher.solve`."""
+        """Prepare a search below ``capacity`` within ``budget`` nodes; ``rank``: see :meth:`Searcher.solve`."""
         super().__init__(tables, state, capacity)
         self.rank, self.budget = rank.tolist(), budget
         self.levels: list[_Level] = []  # decisions on the current path
@@ -86,8 +86,8 @@ class PlainSearch(Propagation):
         ``nodes[0]`` counts the branches tried. The result is BUDGET_SPENT soon after a thread sets ``stop[0]``.
         """
         self.changed, self.dirty = dict.fromkeys(range(self.count), 0), dict.fromkeys(range(len(self.failures)))
-        is_over = (low + height > self.capacity for low, height in zip(self.low, self.max_height, strict=False))
-        if any(is_over) or not self.propagate():
+        is_too_high = (low + height > self.capacity for low, height in zip(self.low, self.max_height, strict=False))
+        if any(is_too_high) or not self.propagate():
             return INFEASIBLE
         while len(self.placed) < self.count:
             if nodes[0] >= self.budget or stop[0]:
@@ -270,7 +270,7 @@ class BranchingOrder:
         self.turn, self.learned_attempts, self.static_attempts = 0, 0, 0
         self.spent = 0  # nodes of all attempts
         self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
-        """Decayed conflicts per section, for each order."""
+        """Decayed conflicts per section, for each order. A first packing adds the order of the last packing."""
         self._packing: list[int] = []  # offsets of the last packing
         self._successful: Attempt | None = None  # attempt that found the last packing, until it is repeated
         self._static: dict[tuple[int, int], I64] = {}
@@ -309,8 +309,8 @@ class BranchingOrder:
         nodes = RESTART_NODES * luby(round_ + 1)
         most_failures = self.model.greatest(self._failures[order][self.model.section])
         # Conflict counts in steps of a factor √2: a finer scale would rank by random differences.
-        level = 2 * log2_fixed(1 + most_failures) >> 12
-        rank = _ranks(np.lexsort((self._rank(direction, order), -level)))
+        failure_class = 2 * log2_fixed(1 + most_failures) >> 12
+        rank = _ranks(np.lexsort((self._rank(direction, order), -failure_class)))
         return Attempt(rank, nodes, order)
 
     def attempt(
@@ -335,7 +335,7 @@ class BranchingOrder:
         self._packing = offset
         for direction in range(len(DIRECTIONS)):
             self._static.pop((direction, len(ORDERS)), None)
-        self._failures[len(ORDERS) :] = [np.zeros(self.model.sections, dtype=np.int64)]
+        self._failures = [*self._failures[: len(ORDERS)], np.zeros(self.model.sections, dtype=np.int64)]
 
 
 def luby(k: int) -> int:

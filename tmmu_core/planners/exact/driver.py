@@ -17,7 +17,7 @@ FULL_BUDGET_ENTRIES = 20_000
 MAX_TABLE_ENTRIES = 20_000_000  # units × (units + sections) beyond which a component is not searched
 AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
 """Kinds of target: the lower bound, the capacity, a capacity between bound and extent."""
-TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
+TARGET_EIGHTHS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Targets between bound and extent, in eighths of the gap. After success, the index falls by 2; else it grows by 1."""
 MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them is searched
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
@@ -68,7 +68,7 @@ class _Variant:
         self.model, self.bound, self.searcher = model, align_up(bound, model.grain), Searcher(model)
         self.branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS}
         """Kind of target → its branching order."""
-        self.target_step = 0  # index into :data:`TARGET_STEPS`
+        self.target_index = 0  # index into :data:`TARGET_EIGHTHS`
 
     def extent_of(self, offset: list[int]) -> int:
         """Return the extent of a packing of the units."""
@@ -116,8 +116,9 @@ class Component:
         """Update bounds, extents and the next targets by the result of an attempt at ``target`` (kind, capacity)."""
         kind, capacity = target
         if kind == BETWEEN:
-            step = variant.target_step
-            variant.target_step = max(step - 2, 0) if outcome == FOUND else min(step + 1, 7)
+            index = variant.target_index
+            last = len(TARGET_EIGHTHS) - 1
+            variant.target_index = max(index - 2, 0) if outcome == FOUND else min(index + 1, last)
         if outcome == INFEASIBLE:
             grain = variant.model.grain
             variant.bound = align_up(possible_extent(self.cols, capacity + grain), grain)
@@ -290,8 +291,8 @@ def _next_target(component: Component, variant: _Variant, goal: int) -> tuple[st
         targets[AT_BOUND] = rounded if rounded < ceiling else variant.bound
         if variant.bound <= capacity < ceiling:
             targets[AT_CAPACITY] = capacity // grain * grain
-        step = TARGET_STEPS[variant.target_step]
-        between = (variant.bound + (ceiling - variant.bound) * step // 8) // grain * grain
+        eighths = TARGET_EIGHTHS[variant.target_index]
+        between = (variant.bound + (ceiling - variant.bound) * eighths // 8) // grain * grain
         if between > variant.bound:
             targets[BETWEEN] = between
     kind = min(targets, key=lambda kind: variant.branching[kind].spent)

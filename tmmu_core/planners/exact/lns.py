@@ -25,7 +25,8 @@ CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated wi
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end (the bound or the goal); later ones bisect
-FEW_OMITTED = 2  # after a run that omits more units, long runs leave the low end, and the driver stops this search
+FEW_OMITTED = 2
+"""After a run that omits more units, long runs leave the low end, and this search waits until branch and bound ends."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""
@@ -41,7 +42,7 @@ START_TEMPERATURE, END_TEMPERATURE = 300, 40
 """Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
 MEAN_WEIGHT = 1024  # mean initial weight of a unit
 MAX_TRAIT = 1 << 20  # largest value of a trait that orders the reinsertion
-LOG_TABLE: I64 = ((11 << 12) - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18
+LOG_TABLE: I64 = ((11 << 12) - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18  # 45,426 / 2^18: ln 2 / 4
 """Shape (1024,): −ln((k + ½) / 1024) × 1024, within two units. ``11 << 12`` is :func:`log2_fixed` of 2048."""
 SEED = 747_796_405  # random state of run 1; run k starts at k times this
 Run = tuple[int, int, int]  # capacity, iterations (0: no run), and the number, which gives the random state

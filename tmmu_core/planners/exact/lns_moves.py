@@ -210,9 +210,9 @@ class Search:
             room = ceiling - floor - self.size[i]
             if room < 0 or self.lowest_offset(i, floor) > self.highest_offset(i, ceiling):
                 continue
-            worth = {LOWEST: k, TIGHTEST: room, HIGHEST: -k, WIDEST: -room}[rule]
-            if self.draw() % SKIP_ONE_IN and (best is None or worth < least):
-                best, least = gap, worth
+            key = {LOWEST: k, TIGHTEST: room, HIGHEST: -k, WIDEST: -room}[rule]
+            if self.draw() % SKIP_ONE_IN and (best is None or key < least):
+                best, least = gap, key
                 if rule == LOWEST:
                     break
         return best

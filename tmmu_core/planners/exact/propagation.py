@@ -182,14 +182,14 @@ class Propagation:
         begin, rest = self.first[s], self.open_bytes[s]
         entries = self.order[begin : begin + self.open_units[s]]
         by_low = sorted(entries, key=lambda e: self.low[self.owner[e]])
-        lowest, other = [*(self.owner[e] for e in by_low[:2]), -1, -1][:2]
-        self.two_lowest[s] = lowest, other
+        lowest, second = (self.owner[by_low[k]] if k < len(by_low) else -1 for k in range(2))
+        self.two_lowest[s] = lowest, second
         if not entries:
             return True
         low, end = self.low[lowest], self.low[lowest] + self.height[by_low[0]]
         if low + rest > self.ceiling[s]:
             return self.fail(SECTION_TOO_FULL, s, -1)
-        if other >= 0 and self.low[other] + rest > self.ceiling[s] and self.low[other] < end:
+        if second >= 0 and self.low[second] + rest > self.ceiling[s] and self.low[second] < end:
             for e in entries:
                 u = self.owner[e]
                 rises = u != lowest and self.low[u] < end

@@ -137,8 +137,8 @@ class _Units:
         cols = self.cols
         for j, other in enumerate(self.of if unit.fixed >= 0 else ()):
             for i in unit.storages if other.fixed >= 0 and j not in unit.storages else ():
-                is_over = unit.fixed < other.fixed + cols.size[j] and other.fixed < unit.fixed + cols.size[i]
-                if is_over and (cols.overlap_in_time(i, j) or i in [k for k, _ in cols.extra_conflicts[j]]):
+                overlaps = unit.fixed < other.fixed + cols.size[j] and other.fixed < unit.fixed + cols.size[i]
+                if overlaps and (cols.overlap_in_time(i, j) or i in [k for k, _ in cols.extra_conflicts[j]]):
                     return True
         return False
 

@@ -22,7 +22,7 @@ OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 LOW, LEVEL, HOLE = 0, 3, 4
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 FIRST_ROWS = 64  # initial number of rows per unit in the native table of neighbours
-START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]
+START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]  # columns of ``State.section`` that the plain search reads
 
 
 class Tables(NamedTuple):
@@ -37,7 +37,7 @@ class Tables(NamedTuple):
     first: I64  # (m + 1,): first position of each section in row 0 of ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit: units of equal sections and alignment, each with one aligned height. None if any unit is fixed."""
+    """Mates by unit: units of equal sections and alignment, each with one aligned height; empty if a unit is fixed."""
     wall: I64
     """(w, 3), by unit u: begin and end of a fixed unit in a section of u, and the height of u in this section."""
 
