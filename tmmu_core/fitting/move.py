@@ -24,7 +24,7 @@ class Cost:
     """Extra cost of a plan compared with the initial graph; each figure is a whole number ≥ 0."""
 
     extra_flops: int = 0  # recomputed floating-point operations
-    moved_bytes: int = 0  # bytes copied to the other memory and back
+    moved_bytes: int = 0  # bytes copied to the arena ``offload`` and back
     extra_steps: int = 0  # steps in addition to those of the initial graph
 
     @property

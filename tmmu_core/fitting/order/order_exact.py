@@ -131,7 +131,7 @@ class OrderStates(OrderLists):
         return self._change_at[unit][key]
 
     def lower_bound(self) -> Bytes:
-        """Return a lower bound of each arena's peak: over all units, the most bytes live at the unit in every order."""
+        """Return a lower bound of each arena's peak: the most bytes that every order has live at one unit."""
         units, storages = len(self.model), len(self.size)
         must_follow = np.zeros((units, units), np.bool_)  # [unit, p]: whether the unit must run after p
         for unit in range(units):  # units are sorted in a valid order
@@ -146,7 +146,8 @@ class OrderStates(OrderLists):
             touched[s, accessors], before_all[s] = True, same_or_follow[accessors].all(0)
         is_born = after_one | np.array(self.starts_live, np.bool_)[:, None]
         is_needed = touched | before_one | np.array(self.stays_live, np.bool_)[:, None]
-        # A unit of one node creates a storage if it is the first unit to touch this storage in every order.
+        # The first unit to touch a storage in every order creates it. Only in a unit of one node, all storages that it
+        # creates are live together.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         is_live = (is_born & is_needed) | (touched & single & before_all)
         found = [0] * self.arena_count
@@ -233,8 +234,8 @@ def beam_search(states: OrderStates, upper: int, should_continue: Callable[[], b
     front, width = {0: states.start()}, BEAM_WIDTH
     expansions_before = states.expansions
     while front and should_continue():
-        level = next(iter(front)).bit_count()
-        planned = BEAM_EXPANSIONS * (level + 1) // len(states.model)
+        executed = next(iter(front)).bit_count()
+        planned = BEAM_EXPANSIONS * (executed + 1) // len(states.model)
         if states.expansions - expansions_before > planned + BEAM_EXPANSIONS // 8:  # keep fewer sets from now on
             width = max(1, width // 2)
         next_states: dict[int, State] = {}

@@ -88,12 +88,12 @@ class OrderLists:
         """Unit → storages that it touches."""
 
     def run_nodes(self, unit: int, born: Any, left: Any) -> tuple[Bytes, Bytes]:
-        """Run the nodes of a unit; return by arena the most live bytes that it adds, and the change after it.
+        """Run the nodes of a unit; return by arena the most live bytes that it adds, and the change once it has run.
 
         ``born`` (storage → whether it has become live) and ``left`` (storage → number of nodes that have not touched it
         yet) are updated.
         """
-        most, live = [-(1 << 62)] * self.arena_count, [0] * self.arena_count
+        most, change = [-(1 << 62)] * self.arena_count, [0] * self.arena_count
         for node in self.model.units[unit]:
             touched, out = self.touches[node], self.out[node]
             reused = -1
@@ -103,14 +103,14 @@ class OrderLists:
                 left[s] -= 1
                 if not born[s]:
                     born[s] = True
-                    live[self.arena_of[s]] += self.size[s]
+                    change[self.arena_of[s]] += self.size[s]
             for a in range(self.arena_count):
                 reused_bytes = self.size[reused] if reused >= 0 and self.arena_of[reused] == a else 0
-                most[a] = max(most[a], live[a] - reused_bytes)
+                most[a] = max(most[a], change[a] - reused_bytes)
             for s in touched:
                 if not left[s] and not self.stays_live[s]:
-                    live[self.arena_of[s]] -= self.size[s]
-        return tuple(most), tuple(live)
+                    change[self.arena_of[s]] -= self.size[s]
+        return tuple(most), tuple(change)
 
 
 class Walk(OrderLists):
@@ -197,7 +197,7 @@ def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
 
 def _least_peak_first(model: OrderModel, threshold: int = 0) -> I64:
     walk = Walk(model)
-    walk.peak = max(walk.live, int(model.size[model.stays_live].sum()))
+    walk.peak = max(walk.live, int(model.size[model.stays_live].sum()))  # at least the bytes of the outputs
     first_reader = [min(row, default=len(model)) for row in model.successors]
 
     def rank(unit: int) -> tuple[int, int, int]:
@@ -257,10 +257,10 @@ class _Segment:
 
 def hill_valley_order(model: OrderModel, base: I64) -> I64:
     """Return a hill–valley order, computed from the bytes that each unit adds in the order ``base``."""
-    column, during, after = _live_bytes(model, base)
-    first = np.searchsorted(column, np.arange(len(base)))
-    live = np.append(after.sum(axis=0)[first - 1], after[:, -1].sum())
-    hill = np.maximum.reduceat(during.sum(axis=0), first) - live[:-1]
+    position_of_column, during, after = _live_bytes(model, base)
+    column = np.searchsorted(position_of_column, np.arange(len(base)))  # of the first node of each unit
+    live = np.append(after.sum(axis=0)[column - 1], after[:, -1].sum())  # before each unit, and at the end
+    hill = np.maximum.reduceat(during.sum(axis=0), column) - live[:-1]
     change = np.diff(live)
     position = {unit: k for k, unit in enumerate(base.tolist())}
     attached: list[list[list[_Segment]]] = [[] for _ in range(len(model))]  # unit → schedules of units attached to it

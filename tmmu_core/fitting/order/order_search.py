@@ -65,7 +65,7 @@ def best_order(
         budget = PROOF_BUDGET_OF_SMALL if len(model) <= MAX_SMALL_UNITS else PROOF_BUDGET
     initial = np.arange(len(model), dtype=np.int64)
     peak = int(measure(model, initial).sum())
-    best = Ordered(model, initial, peak, peak, "given", {"given": peak})
+    best = Ordered(model, initial, peak, peak, "initial", {"initial": peak})
     if not len(model):
         return best
     states = OrderStates(model) if len(model) <= MAX_SEARCHED_UNITS and goal != 0 else None
@@ -152,7 +152,7 @@ def order_move(
     if model is None or not len(model):
         return None
     ordered = best_order(model, report, goal=goal)
-    if ordered.peak >= ordered.tried["given"]:
+    if ordered.peak >= ordered.tried["initial"]:
         return OrderMove(None, ordered)
     order = model.ids_of(_views_late(base.liveness, model, ordered.order.tolist()))
     moved = tuple(node for node, other in zip(order, base.plan.execution_order, strict=True) if node != other)
@@ -163,7 +163,7 @@ def order_move(
 def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    Otherwise a move that drops the base between a view and its reader must also recompute the view.
+    If a view ran earlier, a move that drops its base before the reader of the view would also recompute the view.
     """
     index = liveness.timeline.index
     is_view = [

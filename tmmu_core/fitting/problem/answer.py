@@ -112,8 +112,8 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
         has_no_cost = flops[k] is None and operator.can_recompute and not operator.is_gradient and not node.scope
         if (operator.is_unknown and kinds & {"order", "recompute"}) or (has_no_cost and "recompute" in kinds):
             output_bytes = sum(sizes[i] for i in index.outputs_of(k).tolist() if index.base[i] < 0)
-            known = found.get(node.instr, UnknownOperator(node.instr, 0, 0))
-            found[node.instr] = UnknownOperator(node.instr, known.nodes + 1, known.bytes + output_bytes)
+            counted = found.get(node.instr, UnknownOperator(node.instr, 0, 0))
+            found[node.instr] = UnknownOperator(node.instr, counted.nodes + 1, counted.bytes + output_bytes)
     return tuple(found[name] for name in sorted(found))
 
 
@@ -276,7 +276,7 @@ def _module_of_node(graph: Graph) -> dict[str, str]:
 def _results_for_backward(graph: Graph) -> dict[str, str]:
     """Return result → the node that computes it, for the results of the forward pass that the backward pass reads.
 
-    A recomputed result and its node have their ids in the initial graph.
+    A recomputed result and its node have their ids in the initial graph. ``tangent`` nodes read no data.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}

@@ -31,7 +31,7 @@ def missing_pairs(node: Node, tensors: dict[str, Tensor]) -> Pairs:
 
 
 def permitted_pairs(node: Node) -> Pairs:
-    """Return the pairs that a node lists; none for the permissions ``any`` and ``none``."""
+    """Return the pairs that a node lists; none for ``none``, ``any`` and the default ``None`` (like ``any``)."""
     return () if isinstance(node.inplace, str) or node.inplace is None else node.inplace
 
 
@@ -49,7 +49,7 @@ def missing_permissions(plan_input: PlanInput, nodes: Collection[str] | None = N
 
 
 def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
-    """Return one move with the missing permissions that lower the peak of an arena; ``None`` if there is none.
+    """Return one move with the missing permissions without which an arena's peak is higher; ``None`` if there is none.
 
     ``after`` is the liveness of the graph with all missing permissions added.
     """

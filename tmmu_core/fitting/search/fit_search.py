@@ -51,7 +51,7 @@ def fit(
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
-    if no plan found fits, search for the smallest plan. It can fit if nothing proves the contrary. With a maximum cost,
+    if no plan found fits, search for the smallest plan, which may fit unless a bound excludes it. With a maximum cost,
     the first search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
@@ -67,9 +67,9 @@ def fit(
         raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
     search = _FitSearch(start, capacity, allowed, Watch(progress), found)
     search.search()
-    # Operators with unknown properties limit the answer if their properties could improve it.
+    # Known properties could improve the answer, except a fit without cost or a proof from before the order search.
     fits = search.fits(search.best)
-    is_final = not search.best.cost.weight if fits else search.is_impossible and search.order is None
+    is_final = not search.best.cost.weight if fits else (search.is_impossible and search.order is None)
     unknown = () if is_final else unknown_operators(start.liveness.timeline, allowed.kinds)
     if smallest:
         search.search_smallest()
@@ -97,8 +97,8 @@ def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
     if "sizes" in kinds:
         for name, dim in sorted(start.plan_input.graph.dims.items()):
             start = candidates.with_size(start, name, dim.min)
-    # With smaller alignments or sizes, another planner may reach a smaller extent. The kind "planner"
-    # selects the bound of the packing, which holds for all planners.
+    # With smaller alignments or sizes, another planner may reach a smaller extent than this plan. The kind "planner"
+    # selects a bound that holds for all planners, not the extent.
     bound_kinds: set[Kind] = set(kinds) - {"sizes", "alignment"}
     if "alignment" in kinds or start is not initial:
         bound_kinds.add("planner")
@@ -147,7 +147,7 @@ class _FitSearch:
         self.try_smaller_sizes()
 
     def search_smallest(self) -> None:
-        """If no plan fits, search for the smallest one with the lower bound as goal: the same for each capacity."""
+        """If no plan fits, search for the smallest one. The goal is the lower bound, whatever the capacity."""
         if self.fits(self.best) or self.watch.stopped or self.allowed.max_cost is not None:
             return  # with a maximum cost, no proof ended the first search
         below_all = Capacity(None if self.capacity.total is None else -1, dict.fromkeys(self.capacity.arenas, -1))
@@ -257,17 +257,17 @@ class _FitSearch:
     def try_schedules(self) -> None:
         """Try an order and recomputation found together, with a tighter limit if the planner needs more bytes."""
         limit = total = self.capacity.total or 0
-        last, step = None, 0
+        last, decrease = None, 0
         while limit > 0:
             candidate = self.scheduled(limit)
             over = 0 if candidate is None else self.capacity.over(extents(candidate.plan))
             if candidate is None or not 0 < over < total // 10:
                 break
-            step = 2 * step if candidate.moves == last else over  # the same schedule again: skip limits
-            last, limit = candidate.moves, limit - step
+            decrease = 2 * decrease if candidate.moves == last else over  # faster if the schedule is the same again
+            last, limit = candidate.moves, limit - decrease
 
     def try_lower_schedules(self) -> None:
-        """Try schedules with limits below the smallest plan: halfway to the lower bound, then 0.1 % lower."""
+        """Try limits below the smallest plan: halfway to the lower bound as long as this succeeds, then 0.1 % lower."""
         is_halfway = True
         for _ in range(ROUNDS if self.capacity.total is not None else 0):
             extent = self.best.extent_bytes

@@ -3,9 +3,9 @@
 A model file is read at three sizes only: its graph at another size is extrapolated from these.
 
 If ``d`` rows are split into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the largest share,
-and its offsets are valid for all ranks. A fixed planner may not find them, so each different share is then fitted. A
-larger mesh axis can give a larger share, because a tensor with fewer rows than parts is not split. Therefore the search
-sorts the sizes by the bytes by which their share exceeds the capacity, and bisects them.
+and its offsets are valid for all ranks. If the planner is fixed, each different share is fitted, because the planner
+may not find these offsets. A larger mesh axis can give a larger share, because a tensor with fewer rows than parts is
+not split. So the search sorts the sizes by the bytes by which their share exceeds the capacity, and bisects them.
 """
 
 from bisect import bisect_left
@@ -155,6 +155,7 @@ def smallest_mesh(
             return False
         sharding = shard(unsharded.plan_input.graph, read_spec(_with_axis(spec, axis, size)))
         ranks = range(1 if "planner" in allowed.kinds else sharding.spec.world_size)
+        # One rank of each class; rank 0 is the last, so its fit is kept.
         for rank in sorted({sharding.class_of(rank): rank for rank in reversed(ranks)}.values(), reverse=True):
             start = _share_of(unsharded, spec, axis, size, rank)
             assert start is not None
@@ -182,7 +183,7 @@ def smallest_mesh(
     if not fits(ranked[-1]):
         return FittedSize(None, fitted[ranked[-1]])
     high = min(ranked[bisect_left(ranked, True, hi=len(ranked) - 1, key=fits) :])
-    low = max((size for size in sizes if size < high), default=0)
+    low = max((size for size in sizes if size < high), default=0)  # does not fit
     smallest = bisect_left(range(high), True, lo=low + 1, key=fits)
     if smallest not in fitted:
         fits(smallest)
