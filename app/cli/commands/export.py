@@ -47,7 +47,7 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
 }
 PROJECT = "c-project"  # the format that writes a folder
 MODELS = {"tflm": (tflite.refusal, ".tflite"), "onnx": (signatures.refusal_onnx, ".onnx")}
-"""Format → (function that returns an error text for bytes that are no such model, file extension)."""
+"""Format → (function that returns an error text for bytes that are not a model of this format, file extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 
@@ -116,17 +116,18 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
         raise UsageError(f"{source} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
     if to == "onnx":
         return _write_onnx(name, opened, (data, source), request, output)
-    micro, is_graph = MicroModel(data, source), isinstance(opened, Graph)
-    if is_graph:  # plan the model
+    micro = MicroModel(data, source)
+    if model_name is None:
         opened = micro.runtime_graph
-        request = request if request.planner else request.but(planner="auto")
+    if isinstance(opened, Graph) and request.planner is None:
+        request = request.but(planner="auto")
     written = with_plan(micro, resolve_opened(opened, name, request).valid_plan("export"))
     write_output(output, written.data, "the model with its plan")
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
     if written.unplaced:
         print_note(f"left to the runtime: {numbers.some(written.unplaced)}")
-        if not is_graph:
+        if model_name is not None:
             print_note("the runtime keeps these tensors longer than the plan; export the model file to place them")
     return SUCCESS
 
@@ -142,7 +143,7 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
         raise UsageError(f"{source} reads its weights from {weights[0]}.", "Set -o to a file in the model's folder.")
     if not isinstance(opened, Graph):
         plan = resolve_opened(opened, name, request).valid_plan("export")
-        if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
+        if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):  # the name may differ
             raise UsageError(f"the plan {name} is not a plan of the model {source}.", "Pass the model of the plan.")
         order = plan.execution_order
     elif opened is not graph or request.order:
@@ -169,7 +170,7 @@ def _constants(resolved: Resolved, model: str | None) -> Constants:
             raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
         if constants := constants_of(Path(model), opened):
             return constants
-        raise UsageError(f"{model} has no bytes of constants.", "Use tmmu convert --sidecar FILE with the original.")
+        raise UsageError(f"{model} has no bytes of constants.", "Pass the file from which this graph was converted.")
     if resolved.graph is None or resolved.name == STREAM:
         return Constants({})
     return constants_of(Path(resolved.name), resolved.graph)

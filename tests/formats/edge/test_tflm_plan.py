@@ -110,6 +110,7 @@ ISOLATED = model([X, Y], [Op("RELU", (0,), (1,))], bodies=[Sub([X, Y], [Op("RELU
     ("source", "options", "words"),
     [
         ("plan.json", ["--model", str(MODELS / "person_detect.tflite")], "is of another model"),
+        (str(MODELS.parents[2] / "sample_graphs/views.tmmu.json"), ["--model", str(WAKE_WORDS)], "is of another model"),
         ("plan.json", [], "does not contain a model"),
         (str(WAKE_WORDS), ["--alignment", "8"], "the alignment 8"),
         (str(WAKE_WORDS), ["--one-memory"], "in one arena of their own"),
