@@ -1,7 +1,7 @@
 """Main module of the explorer. ``tmmu explore`` runs it with ``streamlit run app/main.py -- [FILE…]``.
 
 Streamlit imports this module to create the server with the middleware of ``serving``, and runs it as a script to draw a
-page. A worker process imports it as ``__mp_main__``; then this module does nothing.
+page. A worker process imports it as ``__mp_main__``; then this module only sets ``sys.path``.
 """
 
 import sys

@@ -60,7 +60,7 @@ def draw() -> None:
     if state.begin(sources):
         for card in error_cards:
             state.add_error_card(card)
-        if "graph" not in st.query_params:
+        if "graph" not in st.query_params:  # else the link selects what to show
             for name, data in reviews:
                 review.open_or_refuse(data, name)
     jobs.job_table().new_page()
@@ -68,8 +68,8 @@ def draw() -> None:
     choice = state.choice()
     job, hidden = opening.open_job(choice.source), {"scale"}
     if job.succeeded:
-        has_data = {"graph": job.result().graph, "scale": page_jobs.scale_views(job.result(), choice)}
-        hidden = {name for name, data in has_data.items() if not data}
+        data_of_page = {"graph": job.result().graph, "scale": page_jobs.scale_views(job.result(), choice)}
+        hidden = {name for name, data in data_of_page.items() if not data}
     files = {name: HERE / "pages" / name / "page.py" for name, _ in PAGES}
     settings: dict[str, Any] = {name: {"visibility": "hidden"} for name in hidden} | {FIRST_PAGE: {"default": True}}
     pages = [st.Page(files[name], title=title, url_path=name, **settings.get(name, {})) for name, title in PAGES]

@@ -208,8 +208,9 @@ def print_findings(resolved: Resolved) -> None:
     """Print the first findings of an invalid plan; print nothing for a valid plan."""
     if findings := resolved.findings:
         print_lines("", f"INVALID: {resolved.name} has {numbers.count(len(findings), 'finding')}:")
-        more = [f"  … and {len(findings) - MAX_FINDINGS} more. Use tmmu verify."] * (len(findings) > MAX_FINDINGS)
-        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in findings[:MAX_FINDINGS]), *more)
+        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in findings[:MAX_FINDINGS]))
+        if len(findings) > MAX_FINDINGS:
+            print_lines(f"  … and {len(findings) - MAX_FINDINGS} more. Use tmmu verify.")
 
 
 def planning_options(request: PlanRequest) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def explore_command(
         os.environ[STORE_ENV] = store or os.environ[STORE_ENV]
     if path := (base_path or os.environ.get(BASE_PATH, "")).strip("/"):
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
-    if not is_free(address, port or 0):
+    if not is_free(address, port or 0):  # with 0, only the address is checked
         raise UsageError(f"port {port} is in use at {address}.", "Set another --port, or omit it for a free port.")
     if not (os.environ.get(TOKEN) or os.environ.get(PROXY_HEADER) or is_loopback(address)):
         os.environ[TOKEN] = secrets.token_urlsafe(16)

@@ -1,4 +1,4 @@
-"""``tmmu fit``: find the cheapest changes with which a graph fits a memory limit, or prove that it cannot fit."""
+"""``tmmu fit``: search for the cheapest changes that make a graph fit a memory limit, or prove that it cannot fit."""
 
 import signal
 from collections.abc import Iterator

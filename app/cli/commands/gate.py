@@ -210,6 +210,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
     }
     if old is not None:
         outputs["baseline.plan.json"] = (to_json(old), "the baseline")
+    # A plan may replace its own input file, but not the input file of the other plan.
     for name, other in (("candidate.plan.json", before), ("baseline.plan.json", after)):
         if other is not None and os.path.realpath(folder / name) == os.path.realpath(other.name) and name in outputs:
             raise UsageError(f"--out: {folder / name} would replace the input {other.name}.", "Use another folder.")

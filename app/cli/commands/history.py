@@ -189,10 +189,10 @@ def bisect_command(
             changes = "; ".join(changed_settings(after, before))
             names = (arena,) if arena is not None else stored_runs.grown_arenas(old, new, figure)
             causes = [stored_runs.growth_causes(before, after, name) for name in names]
-    steps = [_step(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
+    steps = [_change_record(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}
-        culprit = growth_at and _step(runs, values, growth_at)
+        culprit = growth_at and _change_record(runs, values, growth_at)
         record |= {"planned_differently": changes, "culprit": culprit, "steps": steps}
         write_json({**record, "arenas": [_causes_record(cause, limit) for cause in causes]})
     else:
@@ -201,7 +201,7 @@ def bisect_command(
     return SUCCESS if growth_at is None else FINDING
 
 
-def _step(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:
+def _change_record(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:
     before, after = values[k - 1 : k + 1]
     figures = {"before_bytes": before, "after_bytes": after, "grown_bytes": after - before}
     return {"before": runs[k - 1].record(), "after": runs[k].record(), **figures}

@@ -55,7 +55,7 @@ def plan_command(
         if not isinstance(opened, Graph):
             raise UsageError("--engines needs a graph.", "Pass a model file, or set reuse_penalties in the instance.")
         opened = engine_instance(opened, read_engines(console.read_input(engines), engines), request)
-        request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
+        request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)  # not of instances
     if isinstance(opened, Plan | Trace):
         hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
         raise UsageError(f"{graph} contains a finished plan.", hint)
@@ -105,7 +105,7 @@ def print_plan(plan: Plan) -> None:
 def print_live_lines(plan: Plan) -> None:
     """Print the live bytes at the peak of a snapshot's plan, by category and by line of code."""
     step, peak_bytes = totals(plan).peak_step, totals(plan).peak_live_bytes
-    lines = changes_at_peak(plan, plan)
+    lines = changes_at_peak(plan, plan)  # no changes: only ``after``, the live bytes at the peak, is used
     for title, groups in ((f"category at #{step:,}", by_category(lines)), ("line", lines[:MOST_LINES])):
         rows = []
         for group in sorted(groups, key=lambda group: -group.after_bytes):
@@ -127,7 +127,7 @@ def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> 
 
 
 def _print_ranks(ranks: Sequence[RankSummary], as_json: bool) -> int:
-    """Print each rank's largest difference from the rank with the highest peak. Ranks with equal peaks have one row."""
+    """Print each rank's largest difference from the rank with the highest peak; return the exit code."""
     highest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
     exit_code = FINDING if any(rank.error for rank in ranks) else SUCCESS
     if as_json:

@@ -95,7 +95,7 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     plan_graph = open_any(graph, request.dims)
     if not isinstance(plan_graph, Graph):
         raise UsageError(f"{graph} is not a graph.", "Pass the graph of the plan.")
-    plan, cut_from = opened if isinstance(opened, Plan) else opened.plan, None
+    plan, cut_from = (opened if isinstance(opened, Plan) else opened.plan), None
     if request.shard_spec is not None:
         cut_from = ir_hash(plan_graph)
         of_rank = request.but(rank=plan.rank, world_size=plan.world_size)
@@ -116,9 +116,10 @@ def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_js
     if as_json:
         write_json({"ok": not has_error, **more, "findings": findings})
     else:
-        print_lines(*headlines, *[""] * bool(findings))
+        print_lines(*headlines)
         rows = [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings]
         if rows:
+            print_lines("")
             table(("severity", "rule", "arena", "step", "finding"), rows)
         show_warnings(more["warnings"])
     return FINDING if has_error else SUCCESS
@@ -220,14 +221,14 @@ def apply_command(
         | {"mapped_bytes": len(applied.arenas[a.name].memory)}
         for a in resolved.plan.arenas
     ]
-    bound = len(resolved.plan)
+    tensors = len(resolved.plan)
     if json:
         hashes = {"tmmu_plan_hash": resolved.plan.tmmu_plan_hash.hex(), "state_hash": state.state_hash.hex()}
         batch = {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
-        figures = {"zeroed_bytes": zeroed, "tensors_bound": bound, "arenas": arenas}
+        figures = {"zeroed_bytes": zeroed, "tensors_bound": tensors, "arenas": arenas}
         console.write_json({**hashes, **batch, **figures, "warnings": resolved.warnings})
         return SUCCESS
-    console.print_lines(f"applied: {numbers.count(bound, 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
+    console.print_lines(f"applied: {numbers.count(tensors, 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
     sizes = ("mapped_bytes", "extent_bytes", "alignment_bytes")
     rows = [[arena["name"], *(numbers.full_bytes(arena[size]) for size in sizes)] for arena in arenas]
     console.table(("arena", ">mapped", ">arena size", ">alignment"), rows)
