@@ -77,14 +77,14 @@ def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:
             found = _TITLE.match(line.strip())
             title = found[1].removesuffix(":") if found else title
             if _HEADER.match(line.strip()):
-                buffers, separators = {}, line.count(":") - 3  # colons before the name, which may contain more
+                buffers, separators = {}, line.count(":") - 3  # colons from the size to the name
             continue
         row = _ROW.match(line)
         if row is None and not (line.lstrip()[:1].isdigit() and "0x" in line):
             yield title or "unnamed", buffers
             title, buffers = "", None
             continue
-        numbers = (int(row[k], 16 if k in (3, 4) else 10) for k in range(1, 6)) if row else (1, 0, 0, 0, 0)
+        numbers = (int(row[k], 16 if k in (3, 4) else 10) for k in range(1, 6)) if row else [0] * 5
         first, last, start, end, size = numbers
         if row is None or first > last or start + size != end or max(last, end) > MAX_VALUE:
             what = f"invalid row of an allocation table: {line.strip()[:80]!r}."

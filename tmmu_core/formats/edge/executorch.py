@@ -243,7 +243,7 @@ class _Method:
     def _use(
         self, number: int, step: int, label: str = "", role: str = "activation", operand: _Value | None = None
     ) -> None:
-        """Record a write with a ``label``, else a read. ``operand``: a value at the same place that is read."""
+        """Record a write with a ``label``, else a read. ``operand``: a value at the same place that the step reads."""
         value = self.values.get(number)
         if value is None:
             return

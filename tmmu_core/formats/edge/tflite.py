@@ -196,7 +196,7 @@ class _GraphBuilder:
         is_loop = operator.instr in LOOPS
         if is_loop:
             pairs = zip(operator.outputs, operands, strict=True)
-            use.variable_of.update((to, use.variable_of[at]) for to, at in pairs if at in use.variable_of)
+            use.variable_of.update((new, use.variable_of[old]) for new, old in pairs if old in use.variable_of)
         arguments = tuple([self._id(use, i) for i in operands])
         site = scopes.Site(name, tuple([self._id(use, i) for i in operator.outputs]))
         kind = "Loop" if is_loop else "If" if subgraphs[1:] else "Call"
@@ -204,8 +204,8 @@ class _GraphBuilder:
         def flatten(body: Subgraph, arguments: Sequence[str], scope: str) -> list[str]:
             inner = Use(body, scope, (*use.enclosing, use.subgraph.number))
             self.uses.append(inner)
-            handles = zip(body.inputs, operands, strict=True)
-            inner.variable_of = {to: use.variable_of[at] for to, at in handles if at in use.variable_of}
+            pairs = zip(body.inputs, operands, strict=True)
+            inner.variable_of = {new: use.variable_of[old] for new, old in pairs if old in use.variable_of}
             if arguments:
                 copies = tuple([self._id(inner, i) for i in body.inputs])
                 self.add_node(Node(f"{scope}/open", f"{kind}.open", tuple(arguments), copies, inplace="none"), scope)
@@ -250,8 +250,8 @@ class _GraphBuilder:
 
     def _variable(self, use: Use, k: int, operator: Operator) -> str:
         """Return the id of the variable that an operator reads or assigns; enlarge it to the operator's value."""
-        side, at = VARIABLE_VALUE[operator.instr]
-        handle, number = operator.inputs[0], getattr(operator, side)[at]
+        side, index = VARIABLE_VALUE[operator.instr]
+        handle, number = operator.inputs[0], getattr(operator, side)[index]
         if ABSENT in (handle, number):
             raise self.file.damaged(f"operator {k} ({operator.instr}) lacks a variable or value.", use.subgraph.number)
         name = use.variable_of.setdefault(handle, self._id(use, handle))
@@ -262,8 +262,8 @@ class _GraphBuilder:
         return self.variables[name].id
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
-        own = _unused(name, self.used_ids)
-        self.tensors[own] = Tensor(own, self.tensors[tensor].shape[row:], self.tensors[tensor].dtype)
+        own, shape = _unused(name, self.used_ids), self.tensors[tensor].shape
+        self.tensors[own] = Tensor(own, shape[1:] if row else shape, self.tensors[tensor].dtype)
         return own
 
     def add_node(self, node: Node, scope: str) -> None:

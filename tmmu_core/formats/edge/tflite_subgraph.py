@@ -13,7 +13,7 @@ from tmmu_core.graph.model import Inplace, Role, Tensor
 from tmmu_core.graph.operators import words
 
 ABSENT = -1  # number of an omitted optional operand
-HANDLE_DTYPE = "int32"
+HANDLE_DTYPE = "int32"  # of a tensor that refers to a variable (type ``RESOURCE``)
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}  # types without a name in ``tflite``
 EXTERNAL_BUFFER = 10  # number of a tensor's field; if the field is not 0, the data are in another file
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
@@ -103,7 +103,8 @@ class ModelFile:
     def label(self, number: int) -> str:
         """Return the name of a subgraph, or ``subgraph_<number>``. Raises ``UnreadableInput`` for an unknown one."""
         if not 0 <= number < self.model.SubgraphsLength():
-            raise self.damaged(f"an operator runs subgraph {number}; there are {self.model.SubgraphsLength()}.", 0)
+            what = f"an operator runs subgraph {number}; there are {self.model.SubgraphsLength()}."
+            raise UnreadableInput(what, hint=DAMAGED)
         return _text(self.model.Subgraphs(number).Name())[:1000] or f"subgraph_{number}"
 
     def subgraph(self, number: int) -> Subgraph:
@@ -150,10 +151,10 @@ class ModelFile:
 
     def place(self, tensor: Any) -> tuple[int, int]:
         """Return ``(offset in the file, bytes)`` of a tensor's data; ``(0, 0)`` if the file has none."""
-        at = tensor.Buffer()
-        if not 0 < at < self.model.BuffersLength():
+        number = tensor.Buffer()
+        if not 0 < number < self.model.BuffersLength():
             return 0, 0
-        buffer = self.model.Buffers(at)
+        buffer = self.model.Buffers(number)
         if buffer.DataLength():
             return int(buffer._tab.Vector(buffer._tab.Offset(4))), int(buffer.DataLength())
         return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)  # 0 and 1 mean no data

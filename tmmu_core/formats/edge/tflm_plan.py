@@ -106,7 +106,7 @@ class MicroModel:
         ranges = {key: self.live_scopes[key] for key in self.in_arena if key in self.live_scopes}
         nodes = []
         for k, (instr, in_place) in enumerate(self.scopes[1:], 1):
-            reads = [key for key, (first, last) in ranges.items() if first < k == last]
+            reads = [key for key, (first, last) in ranges.items() if first < k and last == k]
             writes = [key for key, (first, _) in ranges.items() if first == k]
             pairs = [pair for pair in in_place if pair[0] in reads and pair[1] in writes]
             inplace = tuple([(reads.index(operand), writes.index(result)) for operand, result in pairs])
@@ -200,7 +200,7 @@ def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
             unplaced.append(model.tensor(key).id)
     # Unused tensors get the offset 0, because the runtime reserves bytes for every tensor without an offset.
     offsets = {key: 0 for key in model.in_arena if key not in model.live_scopes}
-    offsets |= {key: at for key, (at, _) in placed.items()}
+    offsets |= {key: start for key, (start, _) in placed.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
     extent = max((end for _, end in placed.values()), default=0)

@@ -124,7 +124,7 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
         new_shapes: list[tuple[str, TypedShape | None]] = []
         inferred: Iterable[tuple[str, TypedShape | None]] = new_shapes
         if is_scope(node):
-            inferred = _RULES[node.op_type](node, shapes.get, values)  # reads shapes of ``new`` that it yields earlier
+            inferred = _RULES[node.op_type](node, shapes.get, values)  # lazy: a rule reads shapes that it has yielded
         elif not new.keys().isdisjoint(node.input):  # inferred here: a round of inference for each scope takes long
             read = [name for name in node.input if name]
             with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails

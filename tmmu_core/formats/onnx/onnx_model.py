@@ -177,15 +177,15 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     """Return the model in ``data`` with its nodes in ``order`` (all node ids). ``graph`` was read from ``data``.
 
     A node that the graph lacks (a constant, a folded shape) is written after the preceding node of the file and the
-    producers of its operands, or earlier, directly before its first reader. Then producers in ``order`` move with it,
-    if they come later, and the log has a warning. Bodies and unknown fields are unchanged. Raises ``Misuse`` if
-    ``order`` has other nodes.
+    producers of its operands. If an earlier node reads its result, this node is written directly before that reader.
+    Its producers then precede it even if ``order`` has them later, and the log has a warning. Bodies and unknown fields
+    are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
     """
     order = tuple(order)
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}
     if different := sorted(outputs_of.keys() ^ set(order)):
         what = f"the order and {name or 'the model'} have different nodes: {different[0]!r} is in one of them only."
-        raise Misuse(what, "Pass the model that the order was made from, fitted with --allow planner,order,inplace.")
+        raise Misuse(what, "Pass the model of the order. If a fit made the order, use --allow planner,order,inplace.")
     rank = {tensor: k for k, node_id in enumerate(order) for tensor in outputs_of[node_id]}
     model = onnx.ModelProto.FromString(data)
     nodes = list(model.graph.node)

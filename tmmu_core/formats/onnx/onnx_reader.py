@@ -224,7 +224,7 @@ class Builder:
         self.dims_at_bounds = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
         self.bytes_at_bounds: dict[str, list[int]] = {}  # of each tensor, at the lower and the upper bounds
         closings = [node for node in self.graph.node if is_scope(node, "Loop.close", "Scan.close")]
-        self.results = {name for node in closings for name in node.input}  # operands of nodes that close a loop
+        self.closing_reads = {name for node in closings for name in node.input}  # operands of nodes that close a loop
         self.carried = {n for node in self.graph.node if is_scope(node, "Loop.open", "Scan.open") for n in node.output}
 
     def build(self) -> Graph:
@@ -256,7 +256,7 @@ class Builder:
                 self._add_constant(name, node_id="")
         operators = Counter(node.op_type for node in self.graph.node if is_scope(node))
         count = 2 * operators["If.close"] + operators["Loop.close"] + operators["Scan.close"]
-        note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
+        note = f" ({count} subgraph{'s' if count > 1 else ''} planned as nested scopes)" if count else ""
         shapes_from: dict[str, ShapeFrom] = dict.fromkeys(self.weights, "declared")
         for value in chain(self.graph.input, self.graph.value_info, self.graph.output):
             tensor = value.type.tensor_type
@@ -284,7 +284,7 @@ class Builder:
             if name not in self.tensors:
                 self._add_constant(name, node_id)
         is_view = operator_name(node) in VIEWS and node.input[0] != "" and node.input[0] not in self.constant
-        if is_view and node.output[0] in self.results:  # a view of a carried buffer is overwritten before it is copied
+        if is_view and node.output[0] in self.closing_reads:  # a view of a carried buffer is overwritten too early
             is_view = view_root(self.tensors, node.input[0]) not in self.carried
         view = node.input[0] if is_view and not any(node.input[2:]) else ""  # input 2 of Dropout enables training
         written = []
@@ -301,7 +301,8 @@ class Builder:
         sources = {self.facts.origin[name] for name in written if name in self.facts.origin}
         fields = (node_id, _instr(node), tuple(operands), tuple(written))
         overwrites = tuple([(operands.index(place), written.index(name)) for place, name in overwritten])
-        params, scope = {"shapes": min(sources)} if sources else {}, self.flat.origins[k].scope
+        params = {"shapes": min(sources)} if sources else {}
+        scope = self.flat.origins[k].scope
         return Node(*fields, inplace=pairs or "none", in_place_write=overwrites, params=params, scope=scope)
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:

@@ -42,15 +42,15 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
     facts = infer(model, sizes) if notes else facts
     if not sizes.assumed or _can_run(model, facts, sizes):
         return facts, notes
-    sizes_of_sums: dict[str, int] = {}  # one operand has the dimension where the other has a fixed size above 1
+    sizes_in_broadcasts: dict[str, int] = {}  # one operand has the dimension where the other has a fixed size above 1
     for operation in model.graph.node:
         if operator_name(operation) in BROADCASTS:
             shapes = [facts.shape.get(name, ())[::-1] for name in operation.input]
             for a, b in (*zip(*shapes, strict=False), *zip(*shapes[::-1], strict=False)):
                 if a in sizes.assumed and isinstance(b, int) and b > 1:
-                    sizes_of_sums[str(a)] = b
+                    sizes_in_broadcasts[str(a)] = b
     default, *others = points_to_try(sizes)[:MAX_POINTS]
-    for point in (default, default | sizes_of_sums, *others):
+    for point in (default, default | sizes_in_broadcasts, *others):
         fixed = Sizes({name: Dim(size, size) for name, size in point.items()})
         if _can_run(model, infer(bind(model, point), fixed), fixed):
             if point == default:  # the assumed sizes are right: inference with bounds was only less exact
@@ -69,8 +69,9 @@ def _limits_of_dims(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim
     of_reshapes: dict[str, tuple[Dim, str]] = {}
     for node in model.graph.node:
         operator = operator_name(node)
-        if operator == "Range" and facts.shape.get(node.output[0], ())[:1] in [(dim,) for dim in dims]:
-            positions[node.output[0]] = str(facts.shape[node.output[0]][0])
+        range_shape = facts.shape.get(node.output[0], ()) if operator == "Range" else ()
+        if range_shape and range_shape[0] in dims:
+            positions[node.output[0]] = str(range_shape[0])
         elif operator in (*VIEWS, "Cast", "Expand") and node.input[0] in positions:
             positions[node.output[0]] = positions[node.input[0]]
         elif operator == "Gather" and node.input[1] in positions and not attribute_of(node, "axis"):

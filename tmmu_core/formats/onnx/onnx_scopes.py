@@ -112,7 +112,7 @@ class _Flattening:
 
     def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, origin: Origin) -> _Closing:
         body = dict(bodies_of(node))["body"]
-        trip_count, condition, *initial = [*reads, "", ""][: max(2, len(reads))]
+        trip_count, condition, *initial = reads + [""] * (2 - len(reads))  # the last inputs may be missing
         states = len(initial)
         if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
             self._refuse_counts(node, origin.scope)
@@ -155,7 +155,8 @@ class _Flattening:
         self._declare(_inputs(body)[:controls], inner)
         self._body(body, origin.scope, inner)
         results: list[str] = []
-        for value, place in zip(body.output, [*carried[is_loop:], *stacked], strict=True):
+        returned = carried[1:] if is_loop else carried  # the body of a loop does not return the counter
+        for value, place in zip(body.output, [*returned, *stacked], strict=True):
             result = inner.get(value.name, value.name)
             if result in carried and result != place:  # the closing node writes it to another storage
                 copy = self.fresh(f"{result}.copy")
@@ -252,8 +253,8 @@ def carried_of(node: onnx.NodeProto) -> Carried:
     """Return the states, buffers and results among the operands of a ``Loop.close`` or ``Scan.close`` node."""
     states, stacked = attribute_of(node, "states"), attribute_of(node, "stacked")
     is_loop = is_scope(node, "Loop.close")
-    reads = node.input[3 if is_loop else 0 :]
-    after = reads[states + stacked + is_loop :]
+    reads = node.input[3 if is_loop else 0 :]  # without the trip count, the counter and the condition
+    after = reads[states + stacked + (1 if is_loop else 0) :]  # without the condition that the body returns
     return Carried(reads[:states], reads[states : states + stacked], after[:states], after[states : states + stacked])
 
 

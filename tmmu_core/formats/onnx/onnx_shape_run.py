@@ -96,12 +96,12 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     known = {name: shape for name, shape in first.items() if all(run.get(name, shape)[1] == shape[1] for run in second)}
     computed = {name for run in response["runs"] for node, _ in run for name in outputs_of.get(node, [])}
     nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
-    not_empty = {name for _, origin in nodes for name in origin.branches}
+    with_nodes = {name for _, origin in nodes for name in origin.branches}  # a profile shows no other branches
     executed = {name for node, origin in nodes for name in origin.branches if computed.intersection(node.output)}
     taken: dict[str, bool] = {}
     for node, origin in nodes:
         branches = {f"{origin.scope}/then", f"{origin.scope}/else"}
-        if is_scope(node, "If.close") and len(executed & branches) == 1 and branches <= not_empty:
+        if is_scope(node, "If.close") and len(executed & branches) == 1 and branches <= with_nodes:
             taken[node.input[0]] = f"{origin.scope}/then" in executed
     return Run(points[response["point"]] if points else {}, known, taken)
 

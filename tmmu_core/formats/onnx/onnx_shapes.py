@@ -64,7 +64,7 @@ class Sizes:
 
     def fix(self, names: Collection[str]) -> None:
         """Fix the dimensions in ``names`` that have an assumed size."""
-        self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
+        self.dims.update({name: Dim(size, size) for name, size in self.assumed.items() if name in names})
 
 
 def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:

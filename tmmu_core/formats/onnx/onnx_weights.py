@@ -39,7 +39,7 @@ def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Con
         proto.doc_string = f"{TAG}{len(stored) - 1}"
     reader = _ConstantReader(flattened(model).model, stored, graph, path, name)
     ids = [t.id for t in graph.tensors if t.role in ("parameter", "constant") and t.view is None]
-    return Constants({tensor_id: reader.piece(tensor_id) for tensor_id in ids})
+    return Constants({tensor_id: reader.byte_reader(tensor_id) for tensor_id in ids})
 
 
 class _ConstantReader:
@@ -52,7 +52,7 @@ class _ConstantReader:
         static = [tensor for tensor in graph.tensors if not any(isinstance(dim, str) for dim in tensor.shape)]
         self.static_shapes = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in static}
 
-    def piece(self, name: str) -> ByteReader:
+    def byte_reader(self, name: str) -> ByteReader:
         proto = self._proto(name)
         return self._bytes(proto) if proto is not None else lambda: in_memory(_packed(self._array(name, {})))
 
@@ -64,7 +64,7 @@ class _ConstantReader:
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> ByteReader:
-        """Return a function that yields a flat tensor's bytes. The bytes of a tensor with a tag are in ``stored``."""
+        """Return the reader of a tensor of the flat model. The bytes of a tensor with a tag are in ``stored``."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])
