@@ -155,7 +155,7 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
             print_note("no order with a lower peak was found; the nodes keep the order of the file")
         else:
             ordered, constant_bytes = improved.ordered, sum(improved.ordered.model.constant.tolist())
-            sizes = (ordered.tried["initial"], ordered.peak, ordered.bound)
+            sizes = (ordered.tried["given"], ordered.peak, ordered.bound)
             before, after, bound = (numbers.full_bytes(size - constant_bytes) for size in sizes)
             print_note(f"peak of activations {before} → {after}; lower bound of all orders {bound}")
             order = tuple(improved.move.details["order"])

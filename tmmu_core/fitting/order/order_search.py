@@ -42,7 +42,7 @@ class Ordered:
     peak: int  # sum of the arenas' peaks in this order: aligned bytes, with persistent storages
     bound: int  # lower bound of the sum of peaks over all orders
     method: str  # the method that found the order
-    tried: dict[str, int]  # method → sum of the peaks in its order
+    tried: dict[str, int]  # method → sum of the peaks in its order; ``given``: the initial order
 
     def record(self, method: str, order: I64) -> None:
         """Measure an order, and keep it if its peak is the lowest."""
@@ -65,7 +65,7 @@ def best_order(
         budget = PROOF_BUDGET_OF_SMALL if len(model) <= MAX_SMALL_UNITS else PROOF_BUDGET
     initial = np.arange(len(model), dtype=np.int64)
     peak = int(measure(model, initial).sum())
-    best = Ordered(model, initial, peak, peak, "initial", {"initial": peak})
+    best = Ordered(model, initial, peak, peak, "given", {"given": peak})
     if not len(model):
         return best
     states = OrderStates(model) if len(model) <= MAX_SEARCHED_UNITS and goal != 0 else None
@@ -152,7 +152,7 @@ def order_move(
     if model is None or not len(model):
         return None
     ordered = best_order(model, report, goal=goal)
-    if ordered.peak >= ordered.tried["initial"]:
+    if ordered.peak >= ordered.tried["given"]:
         return OrderMove(None, ordered)
     order = model.ids_of(_views_late(base.liveness, model, ordered.order.tolist()))
     moved = tuple(node for node, other in zip(order, base.plan.execution_order, strict=True) if node != other)

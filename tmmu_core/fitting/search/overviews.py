@@ -64,7 +64,7 @@ def _single_moves(start: Candidate, kind: Kind, watch: Watch) -> Iterator[Move]:
         # Goal 0 skips the proof of optimality: any order with a lower peak is a result.
         order = order_move(start, watch, goal=0)
         if order is not None and order.move is not None:
-            yield replace(order.move, bytes=order.ordered.tried["initial"] - order.ordered.peak)
+            yield replace(order.move, bytes=order.ordered.tried["given"] - order.ordered.peak)
     elif kind == "alignment":
         yield from smaller_alignments(start)
     elif kind == "inplace":
