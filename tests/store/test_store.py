@@ -120,7 +120,7 @@ def test_reference_without_model_uses_the_model_of_the_graph(store: Store) -> No
 
 @pytest.mark.parametrize(
     ("reference", "why"),
-    [("net@gone", "no run of a commit"), ("nix@c1", "no run of the model"), ("net@abcd", "ambiguous")],
+    [("net@gone", "no run of a commit"), ("nix@c1", "run of the model"), ("net@abcd", "ambiguous"), ("@a@b", "'@a'")],
 )
 def test_unknown_reference_is_rejected_with_the_known_ones(store: Store, reference: str, why: str) -> None:
     plan = plan_of({"a": 1})

@@ -113,29 +113,29 @@ class Store:
 
     def series(self) -> tuple[RunSeries, ...]:
         """Return every series of runs with its last change, sorted. O(runs)."""
-        series = ("model", "branch", "planner", "mode", "preset")
+        series_fields = ("model", "branch", "planner", "mode", "preset")
         figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
-        chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
-        chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
+        chosen = select(*(RUNS.c[name] for name in (*series_fields, *figures)))
+        chosen = chosen.order_by(*(RUNS.c[name] for name in series_fields), RUNS.c.at, RUNS.c.number)
         rows: list[dict[str, Any]] = []
-        for _, runs_of_series in groupby(self.rows(chosen), lambda row: tuple(row[: len(series)])):
+        for _, runs_of_series in groupby(self.rows(chosen), lambda row: tuple(row[: len(series_fields)])):
             runs = list(runs_of_series)
             changes = [k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes]
             last_change = changes[-1] if changes else 0
             changed = {"changed_at": runs[last_change].at, "changed_commit": runs[last_change].commit}
             before_bytes = runs[last_change - 1].extent_bytes if last_change else None
-            latest = dict(zip((*series, *figures), runs[-1], strict=True))
+            latest = dict(zip((*series_fields, *figures), runs[-1], strict=True))
             rows.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
         with faults_of(self.name):
-            return tuple(sorted(msgspec.convert(rows, tuple[RunSeries, ...]), key=attrgetter(*series)))
+            return tuple(sorted(msgspec.convert(rows, tuple[RunSeries, ...]), key=attrgetter(*series_fields)))
 
     def resolve(self, reference: str, like: Plan | None = None) -> Run:
         """Return the latest run of a commit or branch, preferring the settings of ``like``. Raises ``StoreFault``."""
-        named, name = split_reference(reference)
-        while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @
-            named, _, start = named.rpartition("@")
+        model, name = split_reference(reference)
+        while model and "@" in model[1:] and not self.runs(model, last=1):  # the name of a branch may contain @
+            model, _, start = model.rpartition("@")
             name = f"{start}@{name}"
-        if named is None:
+        if model is None:
             if like is None:
                 raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
             graph = visible(like.ir_name)
@@ -145,7 +145,7 @@ class Store:
                 why = f"Several models have it: {', '.join(models)}." if models else "No run has a graph of that name."
                 what = f"{reference} names no model, and the graph is {graph!r}."
                 raise StoreFault(what, store=self.name, hint=f"{why} Write store:MODEL@COMMIT.")
-        model = named or models[0]
+            model = models[0]
         for column in (RUNS.c.commit, RUNS.c.branch):
             if latest := self._latest(like, RUNS.c.model == model, column == name):
                 return latest[0]
