@@ -27,7 +27,7 @@ Column = Sequence[str] | NDArray[np.integer[Any]]
 
 
 class NotCanonical(ValueError):
-    """Raised for an unsupported type, a map key that is not text, a surrogate, or an integer over 64 bits."""
+    """Raised for an unsupported type, a surrogate, an integer over 64 bits, or a map key that is not text."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,7 +73,7 @@ def _escape_sequence(character: str) -> str:
 
 def natural_key(text: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key that compares digits as numbers: ``r2`` before ``r10``."""
-    # The end has the number −2 and a text −1, so both sort before numbers. The last pair distinguishes ``r1``, ``r01``.
+    # The end (−2) sorts before texts (−1), and texts before numbers. The last pair distinguishes ``r1`` and ``r01``.
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 

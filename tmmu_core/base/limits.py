@@ -1,7 +1,8 @@
 """Resource limits for untrusted input, each with a name and a default that the user can replace.
 
-A limit never changes a plan. Input above a limit is rejected with an error that names the limit. Exceptions: above
-``*_WORKERS`` the explorer delays tasks, and above ``KEPT_BYTES`` and ``SHELF_BYTES`` it evicts cached values and files.
+Input above a limit is rejected with an error that names the limit. Exceptions: above ``TRACE_*`` a program is planned
+as saved, above ``*_WORKERS`` the explorer delays tasks, and above ``KEPT_BYTES`` and ``SHELF_BYTES`` it evicts cached
+values and files. No other limit changes a plan.
 ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a caller of the library uses
 :func:`overridden`.
 """
@@ -31,7 +32,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-_MAX_SECONDS = 10**5  # highest limit: a timeout of even 20 times as many seconds is below 2^31 milliseconds
+_MAX_SECONDS = 10**5  # The parent process waits up to 10 times as long, and a wait must be below 2^31 milliseconds.
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")
 ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values")
@@ -116,7 +117,7 @@ def overridden(values: Mapping[str, int]) -> Iterator[None]:
 
 
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """Return the error for ``subject`` above ``limit``; ``allowed``: the limit's value, if the input sets it."""
+    """Return the error for ``subject`` above ``limit``; ``allowed``: its value, by default :func:`ceiling`."""
     number = f"{ceiling(limit) if allowed is None else allowed:,}"
     message = f"{subject} has more than {number} {limit.unit}."
     hint = f"If the input is correct, set a limit above {number}: --max-{limit.name} N, or {limit.variable}=N."
