@@ -49,7 +49,7 @@ class Resolved:
     plan: Plan
     result: PlanningResult | None = None  # ``None`` for a finished plan
     trace: Trace | None = None  # of the file, if it contains one
-    whole_graph_hash: bytes | None = None  # the ir_hash of the whole graph for the plan of a rank; else ``None``
+    whole_hash: bytes | None = None  # the ir_hash of the whole graph for the plan of a rank; else ``None``
     verdict: Verdict | None = None  # verdict on a finished plan, or on the offsets of an instance; else ``None``
     ignored: tuple[str, ...] = ()  # planning options without effect, because the plan is finished
 
@@ -149,12 +149,12 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, **settings: 
             problem = f"{name} is a finished plan. These options have no effect on it: {', '.join(ignored)}."
             raise UsageError(problem, f"Remove {' and '.join(ignored)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
-        return _verified(Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from")), **settings)
+        return _verified(Resolved(name, plan, trace=trace, whole_hash=settings.get("whole_hash")), **settings)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress, source_of_errors("standard input" if name == STREAM else name):
         result = make_plan(opened, request, progress)
-    resolved = Resolved(name, result.plan, result, whole_graph_hash=result.cut_from)
+    resolved = Resolved(name, result.plan, result, whole_hash=result.whole_hash)
     return _verified(resolved) if result.request.planner == GIVEN else resolved
 
 

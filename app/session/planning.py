@@ -286,12 +286,12 @@ def planners_for(opened: Opened) -> list[str]:
 def judgement(shown: Shown) -> Job[tasks.Judgement]:
     """Return the job that verifies and lints a plan."""
     dims = dict(shown.choice.dims) or None
-    cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
+    whole_hash = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
 
     def judge(progress: Progress) -> tasks.Judgement:
         if len(shown.plan) < MAX_JUDGED_HERE:
-            return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, cut_from)
-        return job_table().run_task(progress, tasks.judge, shown.graph, shown.plan, dims, cut_from)
+            return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, whole_hash)
+        return job_table().run_task(progress, tasks.judge, shown.graph, shown.plan, dims, whole_hash)
 
     return job_table().job(("judge", shown.key), "verifying", judge)
 

@@ -105,9 +105,9 @@ def test_arena_too_small_names_what_would_fit(
 
 
 def test_plan_of_a_rank_names_the_graph_it_was_cut_from() -> None:
-    assert make_plan(chain(2), PlanRequest()).cut_from is None
+    assert make_plan(chain(2), PlanRequest()).whole_hash is None
     cut = make_plan(chain(2), PlanRequest(shard_spec={}, rank=0, world_size=1))
-    assert cut.cut_from == cut.plan.ir_hash == ir_hash(chain(2))
+    assert cut.whole_hash == cut.plan.ir_hash == ir_hash(chain(2))
 
 
 def test_instance_without_offsets_has_no_given_plan() -> None:

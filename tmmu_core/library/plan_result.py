@@ -116,7 +116,7 @@ class Plan(model.Plan):
             )
         if self.planning is None:
             return verify_plan(self, graph)
-        return verify_plan(self, graph, dims=self.planning.request.dims or None, cut_from=self.planning.cut_from)
+        return verify_plan(self, graph, dims=self.planning.request.dims or None, whole_hash=self.planning.whole_hash)
 
     @suggest_options(GateOptions)
     def gate(self, **options: Unpack[GateOptions]) -> Gate:

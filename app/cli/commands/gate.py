@@ -278,7 +278,7 @@ def report_command(
     resolve.show_warnings(resolve.warnings_of(resolved_baseline), on_stderr=True)
     baseline_plan = None if resolved_baseline is None else resolved_baseline.complete_plan()
     complete_plan = resolved.complete_plan()
-    verified = verify_plan(complete_plan, resolved.graph, dims=request.dims, cut_from=resolved.whole_graph_hash)
+    verified = verify_plan(complete_plan, resolved.graph, dims=request.dims, whole_hash=resolved.whole_hash)
     if format_ == "md":
         write_output(output, markdown(complete_plan, verified, title, resolved.better), "the summary")
     else:

@@ -72,8 +72,8 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 
 
 def _verdict(resolved: Resolved, graph: Graph | None, request: PlanRequest) -> Verdict:
-    plan, dims, cut_from = resolved.complete_plan(), request.dims or None, resolved.whole_graph_hash
-    return resolved.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, cut_from=cut_from)
+    plan, dims, whole_hash = resolved.complete_plan(), request.dims or None, resolved.whole_hash
+    return resolved.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, whole_hash=whole_hash)
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
@@ -95,12 +95,12 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     plan_graph = open_any(graph, request.dims)
     if not isinstance(plan_graph, Graph):
         raise UsageError(f"{graph} is not a graph.", "Pass the graph of the plan.")
-    plan, cut_from = (opened if isinstance(opened, Plan) else opened.plan), None
+    plan, whole_hash = (opened if isinstance(opened, Plan) else opened.plan), None
     if request.shard_spec is not None:
-        cut_from = ir_hash(plan_graph)
+        whole_hash = ir_hash(plan_graph)
         of_rank = request.but(rank=plan.rank, world_size=plan.world_size)
         plan_graph = plan_rank(plan_graph, _with_settings_of(of_rank, plan, plan_graph)).graph
-    return resolve_opened(opened, name, other_options, graph=plan_graph, cut_from=cut_from, **settings), plan_graph
+    return resolve_opened(opened, name, other_options, graph=plan_graph, whole_hash=whole_hash, **settings), plan_graph
 
 
 def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
@@ -162,7 +162,7 @@ def checkpoint_command(
         settings = _with_settings_of(PlanRequest(token=plan.replay_token, dims=request.dims), plan, plan_graph)
         solution = resolve_opened(plan_graph, graph, settings).solution
         assert solution is not None
-    if resolved.plan.ir_hash != (resolved.whole_graph_hash or solution.plan.ir_hash):
+    if resolved.plan.ir_hash != (resolved.whole_hash or solution.plan.ir_hash):
         raise UsageError(f"{graph} is not a plan of {graph_of_plan}: ir_hash differs.", "Pass the graph of the plan.")
     console.write_output(output, checkpoint(plan, solution.liveness), "the checkpoint")
     return SUCCESS

@@ -59,10 +59,10 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    _: TaskContext, graph: Graph | None, plan_: Plan, dims: Mapping[str, int] | None, cut_from: bytes | None = None
+    _: TaskContext, graph: Graph | None, plan_: Plan, dims: Mapping[str, int] | None, whole_hash: bytes | None = None
 ) -> Judgement:
-    """Verify and lint a plan. ``cut_from``: hash of the whole graph if ``graph`` is that of one rank."""
-    verified = verify_plan(plan_, graph, dims=dims, cut_from=cut_from)
+    """Verify and lint a plan. ``whole_hash``: hash of the whole graph if ``graph`` is that of one rank."""
+    verified = verify_plan(plan_, graph, dims=dims, whole_hash=whole_hash)
     return Judgement(verified, lint_verdict(plan_, graph, verified))
 
 

@@ -13,7 +13,10 @@ REMAT = "@remat"  # suffix of a recomputed tensor, and of the node that recomput
 
 
 def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Graph, list[str]]:
-    """Return the graph with backward nodes, and its order: forward, backward (in reverse order), all other nodes."""
+    """Return the graph with backward nodes, and its order: forward, backward (in reverse order), all other nodes.
+
+    ``retain``: whether backward nodes read saved operands, not only gradients.
+    """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     forward = [nodes[node_id] for node_id in order if nodes[node_id].phase == "forward"]
@@ -44,11 +47,7 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
     all_tensors, all_nodes = (*graph.tensors, *gradients.values()), (*graph.nodes, *backward)
     live_to_end = (*graph.outputs, *parameter_gradients)
     changes = {"tensors": all_tensors, "nodes": all_nodes, "outputs": live_to_end, "execution_order": None}
-    return msgspec.structs.replace(graph, **changes), [
-        *(n.node_id for n in forward),
-        *(n.node_id for n in backward),
-        *others,
-    ]
+    return msgspec.structs.replace(graph, **changes), [*(n.node_id for n in (*forward, *backward)), *others]
 
 
 def gradient_edges(node: Node) -> list[tuple[int, int]]:

@@ -189,7 +189,7 @@ class ReferenceLiveness:
             "persistent": x_storage in self._persistent,
             "graph_output": x in self.run.outputs,
             "saved_for_backward": x in self.ranges.saved,
-            # Another member of x's storage is live after this step, or y's storage has an older member.
+            # Another member of x's storage is live after this step, or y is not the first-born of its storage or older.
             "alias_live": any(death > step for death, member in self._latest_deaths[x_storage] if member != x)
             or y_storage != y
             or self.birth[y] != step,
@@ -274,7 +274,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in timeline for i, o in node.in_place_write]
     if not writes:
         return death
-    # A tensor that no step writes is loaded before step 0 if a step after 0 reads it, or if it is a graph output.
+    # A tensor that no step writes counts as older than step 0 if its bytes are needed later: by a step or as an output.
     loaded = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
     loaded = {name for name in loaded if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
     birth = {**ranges.birth, **dict.fromkeys(loaded, -1)}

@@ -29,11 +29,11 @@ OWN_ARENAS = "the plan defines its own arenas"  # reason for not checking the ru
 
 
 def examine(
-    facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None
+    facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, whole_hash: bytes | None = None
 ) -> tuple[list[Finding], ReferenceLiveness | None]:
     """Return the findings of all rules, and the live ranges and storages of ``graph`` (``None`` if it is invalid)."""
     plan = facts.plan
-    is_of_other_graph = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
+    is_of_other_graph = plan.ir_hash != (ir_hash(graph) if whole_hash is None else whole_hash)
     size_of_dim: dict[str, int] = {}  # from the shapes of the plan, limited to the range of the dimension
     for tensor in graph.tensors if dims is None else ():
         row = plan.row_of.get(tensor.id)

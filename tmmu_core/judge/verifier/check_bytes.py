@@ -150,12 +150,12 @@ def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
         spaces = [("the sparse space", np.arange(facts.storages))]
     for space, storages in spaces:
         boxes, owner = _boxes(facts, storages.tolist())
-        for a, b in overlapping(boxes) if not excluded else _all_pairs(boxes):
+        for a, b in overlapping(boxes) if not excluded else _all_overlapping(boxes):
             if frozenset((owner[a], owner[b])) not in excluded:
                 yield space, owner[a], owner[b], boxes[a], boxes[b]
 
 
-def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
+def _all_overlapping(boxes: list[Box]) -> Iterator[tuple[int, int]]:
     for b, box_b in enumerate(boxes):
         for a, box_a in enumerate(boxes[:b]):
             if box_a[0] < box_b[1] and box_b[0] < box_a[1] and box_a[2] < box_b[3] and box_b[2] < box_a[3]:
@@ -297,7 +297,7 @@ def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``sparse_address``: recompute the draft's hash (001, ``MapToVirtualAddresses_v1``)."""
+    """Check rule ``sparse_address``: recompute the hash of the draft (``MapToVirtualAddresses_v1``)."""
     plan, slots = facts.plan, facts.slots
     bits = plan.arena_notes("addressing").get("bits")
     if not isinstance(bits, int) or not 1 <= bits <= 64:

@@ -183,11 +183,11 @@ class CostBounds:
 
 
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells; 0 without units or free cells, or over ``MOST_CELLS`` cells.
+    """Return a lower bound of the cost by counting cells; 0 without units, without free cells, or over ``MOST_CELLS``.
 
     It is also 0 if two units have no cost for their largest tensors. The size of a cell is the greatest common divisor
-    of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share cells: a
-    pair pays for each at least its penalty divided by the number of cells of its smaller unit.
+    of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share cells. A
+    pair pays for each shared cell at least its penalty divided by the number of cells of its smaller unit.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():

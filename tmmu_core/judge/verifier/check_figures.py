@@ -1,7 +1,7 @@
 """Check the figures that a plan states (arenas, totals, metrics, certificates) against its rows and each other.
 
-A plan file may state any lower bound. Only these count, and prove a status (optimal, claimed …): the peak live bytes,
-the largest storage, the end of each pinned tensor, and the sum of the storages in the file's witness (its proof of the
+A plan file may state any lower bound. Only a recomputed bound proves that an extent is optimal: the peak live bytes,
+the largest storage, the end of a pinned tensor, or the sum of the storages in the file's witness (its proof of the
 bound) that cannot share bytes. Each sum includes the reserved bytes below its end.
 """
 
@@ -280,7 +280,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
     _, witness, step = next((row for row in bounds if row[0] == bound), (bound, (), -1))
     if stated_bound > bound and arena.witness:  # keep the file's witness: it may prove the stated bound with the graph
         witness, step = arena.witness, arena.witness_step
-    # A status with an unconfirmed bound is claimed, else optimal at the bounds and feasible above; incomplete stays.
+    # Claimed: a stated bound is above the recomputed one. Optimal: extent and cost equal their bounds.
     if (stated_bound > bound or confirmed_cost_bound != stated_cost_bound) and status != INCOMPLETE:
         status = CLAIMED
     elif status in (OPTIMAL, CLAIMED):
@@ -311,8 +311,8 @@ def _witness_bound(blocks: Blocks, storages: I64, arena: ArenaSummary) -> Bound:
     return bound, tuple([name for name in arena.witness if name in chosen]), at
 
 
-def _bound_of_storages(blocks: Blocks, rows: list[int], step: int) -> Bound:
-    """Return the bound of storages that cannot share bytes; 0 without storages."""
-    sizes, reserved = blocks.size[rows].tolist(), blocks.reserved[blocks.arena[rows[0]]] if rows else ()
-    bound = max(disjoint_bound(sizes, blocks.alignment[rows].tolist()), extent_outside_reserved(sum(sizes), reserved))
-    return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1
+def _bound_of_storages(blocks: Blocks, chosen: list[int], step: int) -> Bound:
+    """Return the bound of the storages ``chosen``, which cannot share bytes; 0 without storages."""
+    sizes, reserved = blocks.size[chosen].tolist(), blocks.reserved[blocks.arena[chosen[0]]] if chosen else ()
+    bound = max(disjoint_bound(sizes, blocks.alignment[chosen].tolist()), extent_outside_reserved(sum(sizes), reserved))
+    return bound, tuple([blocks.names[storage] for storage in chosen]), step if chosen else -1

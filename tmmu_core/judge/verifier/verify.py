@@ -74,12 +74,12 @@ def verify_plan(
     *,
     dims: Mapping[str, int] | None = None,
     arenas: Arenas | None = None,
-    cut_from: bytes | None = None,
+    whole_hash: bytes | None = None,
 ) -> Verdict:
     """Verify a plan; with ``graph``, also against its graph.
 
     ``dims``: the values of the named dimensions; by default the values in the plan's shapes. ``arenas``: the arena
-    configuration as given, if known. ``cut_from``: the ir_hash of the whole graph if ``graph`` is a rank's part
+    configuration as given, if known. ``whole_hash``: the ir_hash of the whole graph if ``graph`` is a rank's part
     (TMMU v2 II.I). Does not raise for an invalid plan: findings are in the verdict.
     """
     broken = list(check_columns(plan))
@@ -89,9 +89,9 @@ def verify_plan(
         others = tuple((rule, "its columns are invalid") for rule in RULES if rule not in checked_rules)
         return Verdict(limited(broken), checked_rules, others)
     facts = PlanFacts(plan)
-    rows = (check_bytes.check_rows, check_bytes.check_alignment, check_arenas, check_bytes.check_storages)
-    row_checks = (*rows, check_bytes.check_overlap, check_bytes.check_slots, check_handoffs)
-    findings = [finding for check in row_checks for finding in check(facts)]
+    first_checks = (check_bytes.check_rows, check_bytes.check_alignment, check_arenas, check_bytes.check_storages)
+    checks = (*first_checks, check_bytes.check_overlap, check_bytes.check_slots, check_handoffs)
+    findings = [finding for check in checks for finding in check(facts)]
     findings += [*check_hashes(facts, arenas), *check_metrics(plan), *check_constraints(plan), *check_reuse_cost(plan)]
     findings += [*check_certificates(facts, graph)]
     config, unchecked = _configuration(plan, arenas)
@@ -102,7 +102,7 @@ def verify_plan(
     if graph is None:
         not_checked |= dict.fromkeys(against_graph.RULES, "no graph was given")
     else:
-        graph_findings, liveness = against_graph.examine(facts, graph, dims, cut_from)
+        graph_findings, liveness = against_graph.examine(facts, graph, dims, whole_hash)
         findings += graph_findings
         if liveness is None:
             reason = graph_findings[0].message.partition(":")[0]

@@ -68,7 +68,7 @@ class PlanningResult:
     request: PlanRequest  # the request with its defaults (:meth:`.PlanRequest.with_defaults`)
     plan: Plan
     solution: Solution | None = None  # ``None`` for an instance, which has no graph
-    cut_from: bytes | None = None  # the ir_hash of the whole graph if only one rank is planned; else ``None``
+    whole_hash: bytes | None = None  # the ir_hash of the whole graph if only one rank is planned; else ``None``
     warnings: tuple[str, ...] = ()  # for a graph, a sentence for each part of the request without effect
     problems: tuple[Problem, ...] = ()  # of an instance, with the settings of the request; empty for a graph
 
@@ -92,7 +92,7 @@ def make_plan(
             solution = solve(source, configured, progress=progress, over_limits=over_limits)
         else:
             solution = plan_rank(source, request, over_limits=over_limits)
-        cut_from = None if request.shard_spec is None else solution.plan.ir_hash
+        whole_hash = None if request.shard_spec is None else solution.plan.ir_hash
         unused = unused_arenas(request.arenas or {}, source)[1]
         warnings = [f"Arena {name!r} is declared, but no tensor uses it." for name in unused]
         if request.shard_spec is not None:
@@ -102,7 +102,7 @@ def make_plan(
             if not any(f"rule {number}" in notes.get("said_by", ()) for notes in notes_of_arenas):
                 effect = "has no effect: no match, or earlier rules match first."
                 warnings.append(f"helia rule {number} ({json_text(rule)}) {effect}")
-        return PlanningResult(request, solution.plan, solution, cut_from, tuple(warnings))
+        return PlanningResult(request, solution.plan, solution, whole_hash, tuple(warnings))
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
