@@ -85,7 +85,7 @@ class _Arrays:
         return ["json", self._append(data), len(data)]
 
     def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
-        """Store a code per row. Return codes and names, the distinct strings; those of ``order`` come first."""
+        """Store a code per value. Return ``{codes: position, names: value of each code}``, first those of ``order``."""
         codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
         return {"codes": self.add([codes[value] for value in values]), "names": list(codes)}
 
@@ -147,7 +147,7 @@ def _nodes(plan: Plan) -> list[str]:
 
 
 def drawn_plan(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return ``(plan to draw, steps)``. Drawn step k begins at step ``steps[k]`` of ``plan``; ``None``: equal steps.
+    """Return ``(plan to draw, steps)``. Drawn step k begins at ``steps[k]``; ``None``: all steps are drawn.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
     or ends are drawn. ``beside``: a second plan that is drawn with the same steps.

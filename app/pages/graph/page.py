@@ -176,7 +176,7 @@ def _select_next(matches: list[str]) -> None:
 
 
 def drawing(shown: Shown, view: GraphView, peak_node: int) -> dict[str, Any]:
-    """Return the input of ``graph_chart.js``, which lays out the graph again when the digest ``shape`` changes."""
+    """Return the input of ``graph_chart.js``, which lays out the graph again when the digest ``layout_key`` changes."""
     graph, index, plan, arena = view.collapsed, shown.timeline.index, shown.plan, arena_focus.arena(shown)
     solution, tree = shown.solution, module_tree(shown)
     assert solution is not None
@@ -191,7 +191,7 @@ def drawing(shown: Shown, view: GraphView, peak_node: int) -> dict[str, Any]:
         path, count = path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")
         levels.append([level, int(tree.parent[level]), visible(tree.label(level)), path, count])
     box_texts = [[box[field] for field in ("key", "name", "under", "level")] for box in boxes]
-    shape = [box_texts, levels, [edge[:2] for edge in edges]]
+    layout_input = [box_texts, levels, [edge[:2] for edge in edges]]
     tensor = index.tensor_of.get(state.choice().selected, -1)
     carrying: list[int] = []  # the edges that carry the selected tensor or another tensor of its buffer
     selected = -1  # the vertex of the selected tensor: its producer, the inputs, or the tensor itself; −1: not drawn
@@ -205,7 +205,7 @@ def drawing(shown: Shown, view: GraphView, peak_node: int) -> dict[str, Any]:
         carrying = [k for k, edge in enumerate(graph.edges) if not set(edge.tensors).isdisjoint(buffer)]
     peak = int(graph.of_node[peak_node]) if peak_node >= 0 else -1
     return {
-        "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
+        "layout_key": hashlib.sha256(json.dumps(layout_input).encode()).hexdigest()[:16],
         "title": f"the graph of {shown.opened.name}",
         "status": status_text(shown, view),
         "vertices": boxes,

@@ -70,14 +70,14 @@ def test_equal_blocks_are_laid_out_alike(arrange: Any) -> None:
     assert len(own) == 1
 
 
-def boxes(shape: str, count: int) -> dict[str, Any]:
+def boxes(layout_key: str, count: int) -> dict[str, Any]:
     """Return the data of a graph drawing with boxes in a row."""
     row = {"under": "", "kind": "node", "level": 0, "path": None, "tip": [], "held": 0, "hidden": 0}
-    vertices = [{**row, "key": f"{k}", "name": f"{shape}{k}", "pick": f"{shape}{k}"} for k in range(count)]
+    vertices = [{**row, "key": f"{k}", "name": f"{layout_key}{k}", "pick": f"{layout_key}{k}"} for k in range(count)]
     edges = [[k, k + 1, 1] for k in range(count - 1)]
     marks = {"selected": None, "peak": 0, "carrying": []}
     graph = {"vertices": vertices, "edges": edges, "levels": [], "marks": marks}
-    return {**graph, "shape": shape, "height": 500, "title": "", "status": shape}
+    return {**graph, "layout_key": layout_key, "height": 500, "title": "", "status": layout_key}
 
 
 def test_previous_drawing_works_until_a_new_layout_is_computed(blank: Page) -> None:

@@ -548,6 +548,8 @@ def test_comparison_outlines_differences(draw: Draw) -> None:
     page.mouse.move(*pixel(page, "b"))
     page.wait_for_selector(".tip:not([hidden])")
     assert "1,024 (0x400) → 1,536 (0x600)" in page.locator(".tip").inner_text()
+    page = draw(plan_of(moved), baseline=plan_of(), view="map", plan_index=1)
+    assert "1 of 1 changed tensors of the candidate outlined" in page.locator(".status").inner_text()
 
 
 def test_offsets_beyond_double_precision_are_exact(draw: Draw) -> None:

@@ -116,7 +116,7 @@ export function rgbOf(colour) {
 export const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 export const luminance = ([r, g, b]) => (0.2126 * r ** 2.2 + 0.7152 * g ** 2.2 + 0.0722 * b ** 2.2) / 255 ** 2.2;
 
-/** Approximate width of a letter of `font` in pixels. */
+/** Approximate width of a letter in the font of lookOf(), in pixels. */
 export const LETTER = 6.1;
 
 /** Return the look of an element. `ink` is the CSS colour of its text. `solid` is its background as [r, g, b], or white

@@ -7,7 +7,7 @@ import { ChartInput } from "./chart_input.js";
 import { charts, Drawing } from "./drawing.js";
 import { drawOverlay } from "../drawing/overlay.js";
 import {
-  drawBandLabel, drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses, Overview, Raster,
+  drawBandLabel, drawBoxes, drawGround, drawLines, drawNames, drawOutlines, drawOverLimit, drawReuses, Overview, Raster,
 } from "../drawing/picture.js";
 import { contains, drawClipped, Plane } from "../base/plane.js";
 import { sceneOf, sumOf, VIEWS, searchHits, rowAt } from "../plan/scene.js";
@@ -23,7 +23,7 @@ const AXIS_OF_VIEW = {
 export const DEFAULTS = {
   plan: null, plan_index: 0, // token of the packed plans; index of the drawn plan: 0, or 1 for the baseline
   view: "map", colour: null, arena: null, // colour null: the default of the view; arena null: all arenas
-  show_baseline: true, // outline the tensors that differ from the baseline
+  show_baseline: true, // outline the tensors that differ in the other plan of a comparison
   memory: null, // {arenas, capacity}: one memory that contains these arenas end to end, the first at the bottom
   reach: 0, // minimum height of each arena in the map in bytes, so that several maps have the same scale
   selected: null, compared: null, search: "", marked: null, // selected, compared: ids; marked: rows to highlight
@@ -275,8 +275,9 @@ export class Chart extends Drawing {
     if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(frameState));
     this.legendKey = key;
     const parts = [`${grouped(drawn.count)} of ${counted(this.plan.n, "tensor")} drawn`], { thin, outlined } = drawn;
+    const side = this.isCandidate ? "baseline" : "candidate"; // the plan whose boxes are outlined
     if (thin) parts.push(`${grouped(thin)} smaller than a pixel, drawn merged`);
-    if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors of the baseline outlined`);
+    if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors of the ${side} outlined`);
     this.drawnText = parts.join("; ");
     // For tests and benchmarks. firstMs is the time from the arrival of a pack to its first picture.
     const { dataset } = this.root, { t0, t1, v0, v1 } = this.win, now = performance.now();
@@ -287,7 +288,7 @@ export class Chart extends Drawing {
     this.painted = this.pack;
   }
 
-  /** Draw everything but overlay and overview. Return the results of drawBoxes(), and of drawBaseline() as `outlined`. */
+  /** Draw everything but overlay and overview. Return the results of drawBoxes(), and of drawOutlines() as `outlined`. */
   drawPicture(pen, frameState) {
     const { plan, plot, look } = frameState;
     const ticks = { steps: stepTicks(frameState), levels: levelTicks(frameState) };
@@ -299,7 +300,7 @@ export class Chart extends Drawing {
     drawClipped(pen, plot, () => {
       drawOverLimit(pen, frameState, this.tools);
       drawLines(pen, frameState);
-      if (frameState.hasOutlines) outlined = drawBaseline(pen, frameState);
+      if (frameState.hasOutlines) outlined = drawOutlines(pen, frameState);
       drawNames(pen, frameState, drawn.large);
       for (const band of frameState.scene.bands) drawBandLabel(pen, frameState, band);
       this.root.dataset.reuses = drawReuses(pen, frameState);

@@ -91,8 +91,8 @@ export class Drawing {
   }
 }
 
-// Keys that the first drawing with an action for them receives although it has no focus: while another element that is
-// no text field has the focus (KEYS_ANYWHERE), or while no element has it (KEYS_WITHOUT_FOCUS).
+// Keys that work without focus on a drawing: KEYS_WITHOUT_FOCUS while no element has the focus, and KEYS_ANYWHERE while
+// an element other than a text field has it. The first drawing with an action for the key receives it.
 const KEYS_ANYWHERE = /^[/pst[\]]$/, KEYS_WITHOUT_FOCUS = /^([/pst[\]]|Escape|ArrowLeft|ArrowRight)$/;
 
 document.addEventListener("keydown", (event) => {

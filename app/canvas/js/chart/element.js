@@ -126,7 +126,7 @@ export function linesOf({ plan, other, isCandidate }, row) {
   return lines;
 }
 
-/** Return the steps and bytes that the buffers of two rows share: "a and b: common steps [2, 4), no common bytes". */
+/** Return the common steps of two rows' buffers and the common bytes of the rows, as text. */
 export function pairText(plan, a, b) {
   const names = [a, b].map((row) => shortened(plan.id(row), 32)).join(" and ");
   if (plan.head(a) === plan.head(b)) return `${names}: tensors of one buffer`;

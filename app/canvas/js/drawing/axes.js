@@ -129,10 +129,10 @@ function drawLeft(pen, { plot }, ticks) {
   }
 }
 
-const BAND = 4; // width of a phase's band in pixels
+const PHASE_WIDTH = 4; // width of a phase's line in pixels
 const AXIS_NAME = 34; // pixels that the name of the step axis needs, on the right below the picture
 
-/** Draw a coloured band per phase beside the step axis. Below a horizontal axis, also draw the name of each phase once. */
+/** Draw a coloured line per phase beside the step axis. Below a horizontal axis, also draw the name of each phase once. */
 export function drawPhases(pen, { plan, plane, plot, look, height }) {
   const { t0, t1 } = plane.win, named = new Set();
   let right = plot.x; // end of the last name
@@ -142,10 +142,10 @@ export function drawPhases(pen, { plan, plane, plot, look, height }) {
     const a = plane.step(Math.max(first, t0)), b = plane.step(Math.min(end, t1));
     pen.fillStyle = PHASE_COLOURS[phase];
     if (plane.sideways) {
-      pen.fillRect(plot.x - BAND - 1, a, BAND, b - a);
+      pen.fillRect(plot.x - PHASE_WIDTH - 1, a, PHASE_WIDTH, b - a);
       continue;
     }
-    pen.fillRect(a, plot.y + plot.h + 1, b - a, BAND);
+    pen.fillRect(a, plot.y + plot.h + 1, b - a, PHASE_WIDTH);
     const width = pen.measureText(phase).width + 14;
     const x = Math.min(Math.max((a + b - width) / 2, right), plot.x + plot.w - AXIS_NAME - width);
     if (x < right || named.has(phase)) continue;

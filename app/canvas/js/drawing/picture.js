@@ -1,4 +1,4 @@
-// The picture: background, boxes, names, lines, costly reuses, outlines of the baseline, and the overview.
+// The picture: background, boxes, names, lines, costly reuses, outlines of the other plan, and the overview.
 //
 // Each function takes a `pen` (a 2-D context) and fields of Chart.frameState(). `plane` converts coordinates, and
 // `shown` has a flag per arena. `hits` is null, or has a flag per row; rows whose flag is 0 are dimmed.
@@ -112,9 +112,9 @@ export function drawNames(pen, { plan, scene, plane, colouring, hits, look, name
   Object.assign(pen, { textBaseline: "middle", textAlign: "left" });
   for (const { row, head, box: [x0, y0, x1, y1] } of boxes.slice(0, MOST_NAMES)) {
     const others = isPerTensor ? 0 : (plan.members.get(head)?.length ?? 1) - 1;
-    const room = Math.floor((x1 - x0 - 9) / LETTER); // in letters
-    const suffix = others > 0 ? ` +${room < 24 ? others : counted(others, "tensor")}` : "";
-    const name = namer.brief(plan.id(head), room - suffix.length);
+    const letters = Math.floor((x1 - x0 - 9) / LETTER);
+    const suffix = others > 0 ? ` +${letters < 24 ? others : counted(others, "tensor")}` : "";
+    const name = namer.brief(plan.id(head), letters - suffix.length);
     const keys = [head, name, `${x0}/${y0}`]; // tensors of 0 bytes may be at the same pixel
     if (keys.some((key) => used.has(key))) continue;
     keys.forEach((key) => used.add(key));
@@ -150,7 +150,7 @@ export function drawLines(pen, frameState) {
 /** Draw the name of an arena above its band, and its sizes if they fit; in one memory, in the band on the right. */
 export function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
-  const above = top - 9, isInside = scene.memory || above < plot.y + 9; // below the upper line without space above it
+  const above = top - 9, isInside = scene.memory || above < plot.y + 9; // inside the band without space above it
   const y = isInside ? Math.max(plot.y, top) + 10 : above, end = Math.min(plot.x + plot.w, right) - 6;
   let x = Math.max(plot.x, left) + 6;
   const width = end - x;
@@ -203,7 +203,7 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
 
 /** Outline the changed tensors at their positions in the other plan. Lines are dashed, or dotted for tensors that only
  * the other plan has. Return [number of outlined tensors, number of changed tensors]. */
-export function drawBaseline(pen, { other, scene, plane, look }) {
+export function drawOutlines(pen, { other, scene, plane, look }) {
   const bands = new Map(scene.bands.map((band) => [band.arena.name, band])), outlines = [];
   const isPerTensor = scene.view === "lifetimes", hasSlots = scene.view === "slots";
   let changed = 0;

@@ -9,7 +9,7 @@ const READABLE = 1; // minimum scale after a jump to a box, also at the start; l
 const MOST_LAYOUTS = 24; // maximum number of cached layouts
 const TOP_MARGIN = 12; // pixels above the drawing
 const LETTER = 6.3; // width of a letter in pixels
-const layouts = new Map(); // shape, a digest of boxes and edges → layout
+const layouts = new Map(); // layout_key, a digest of boxes and edges → promise of the layout
 const SCRIPT = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
 
 function layoutOf({ vertices, edges, levels }) {
@@ -39,7 +39,7 @@ class GraphChart extends Drawing {
     super();
     this.data = null;
     this.layout = null;
-    this.shape = "";
+    this.layoutKey = "";
     this.view = { x: 0, y: 0, scale: 1 }; // position of the layout on the stage, and pixels per unit of the layout
     this.anchor = null; // key of the box or open module clicked last
     this.hovered = null; // item under the pointer, as itemAt() returns it
@@ -72,37 +72,37 @@ class GraphChart extends Drawing {
     this.input = new GraphInput(this);
   }
 
-  /** Show new data from the server. The previous drawing is shown until the layout of new boxes is computed. */
+  /** Show the data of drawing() in app/pages/graph/page.py. New boxes appear when their layout is computed. */
   async update(data) {
     this.latest = data;
     this.stage.style.height = `${data.height}px`;
     const keys = "s goes to the selection, p goes to the peak, Escape clears the selection.";
     this.stage.setAttribute("aria-label", `${data.title}. ${keys}`);
-    const { shape, vertices } = data, began = performance.now();
-    if (!layouts.has(shape)) {
+    const { layout_key: key, vertices } = data, began = performance.now();
+    if (!layouts.has(key)) {
       this.showStatus(`computing the layout of ${vertices.length.toLocaleString("en")} boxes …`);
-      layouts.set(shape, layoutOf(data));
+      layouts.set(key, layoutOf(data));
       if (layouts.size > MOST_LAYOUTS) layouts.delete(layouts.keys().next().value);
     }
     try {
-      const layout = await layouts.get(shape);
+      const layout = await layouts.get(key);
       if (this.latest !== data) return; // newer data has arrived
       this.data = data;
-      if (this.shape !== shape) this.applyLayout(layout, shape);
+      if (this.layoutKey !== key) this.applyLayout(layout, key);
       Object.assign(this.root.dataset, { vertices: vertices.length, took: Math.round(performance.now() - began) });
       this.root.dataset.selected = vertices[data.marks.selected]?.name ?? "";
       this.scheduleDraw("base");
     } catch (error) {
-      layouts.delete(shape);
+      layouts.delete(key);
       this.showStatus(`layout failed: ${error.message} `);
       this.status.append(button("Try again", "Compute the layout again", () => this.update(data)));
     }
   }
 
   /** Apply a new layout. The box or module clicked last keeps its place on the screen. */
-  applyLayout(layout, shape) {
+  applyLayout(layout, layoutKey) {
     const before = this.boxOf?.get(this.anchor), { scale } = this.view;
-    Object.assign(this, { layout, shape, hovered: null });
+    Object.assign(this, { layout, layoutKey, hovered: null });
     this.tip.hidden = true;
     this.boxOf = new Map(); // key of a box or open module → its rectangle
     this.data.vertices.forEach(({ key }, k) => this.boxOf.set(key, layout.boxes[k]));
@@ -170,7 +170,7 @@ class GraphChart extends Drawing {
   }
 
   /** Return the points [x, y, …] of an edge. An edge that crosses a frame has no route in the layout: it is a cubic Bézier
-   * curve from the bottom of its source to the top of its target; upwards: on the right of both boxes. */
+   * curve from the bottom of its source to the top of its target. Upward curves bend to the right. */
   route(k) {
     const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
     if (routes[k]) return routes[k];
@@ -191,7 +191,7 @@ class GraphChart extends Drawing {
     if (width) this.view.x += (this.width - width) / 2; // the middle of the view stays in the middle
     paintGraph(this);
     this.root.dataset.view = [this.view.x, this.view.y, this.view.scale].map((n) => n.toFixed(3)).join();
-    this.root.dataset.drawn = this.shape;
+    this.root.dataset.drawn = this.layoutKey;
     if (this.data === this.latest) this.showStatus(this.data.status);
   }
 

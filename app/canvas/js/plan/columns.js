@@ -20,7 +20,7 @@ export function decode(bytes) {
 
 /** Return the header of packed bytes, with its `end` in bytes. */
 export function headerOf(bytes) {
-  const end = 8 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+  const end = 8 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true); // the high 32 bits are 0
   return { ...JSON.parse(DECODER.decode(bytes.subarray(8, end))), end };
 }
 
@@ -31,9 +31,9 @@ const rounded = (values) => (values instanceof BigUint64Array ? Float64Array.fro
 export class Columns {
   /** `spec`: the part of one plan in the header, see component.py; read(position) returns the array at a position.
    *
-   * Texts per row, {codes: a code per row, names: the text of each code}: role, dtype and, else null, category,
-   * operator and module (the layer). Further fields that may be null: `events` (drawn step → step of the plan; null:
-   * all steps are drawn), `conflict` (a flag per row that overlaps another row in bytes and steps), `changes` (bits
+   * Texts per row, {codes: a code per row, names: the text of each code}: role, dtype, shape; the others may be null:
+   * category, operator, module (the layer). Further fields that may be null: `events` (drawn step → step of the plan;
+   * null: all steps are drawn), `conflict` (1 for a row that overlaps another row in bytes and steps), `changes` (bits
    * per row: bit k is set if kinds[k] applies), `twin` (1 + row of the same tensor in the other plan, or 0). */
   constructor({ columns, tables, arrays, arenas, views, storages, stillRead, ...spec }, kinds, read) {
     Object.assign(this, spec, { kinds });
@@ -123,7 +123,7 @@ export class Columns {
     };
   }
 
-  /** Return the rows sorted by first write, then by size (largest first), then by id (contract §4). */
+  /** Return the rows sorted by first write, then by size (largest first), then by id (contract §1). */
   byBirth() {
     const { birth, size } = this;
     return (this.order ??= Uint32Array.from(birth.keys()).sort((a, b) => birth[a] - birth[b] || size[b] - size[a] || a - b));

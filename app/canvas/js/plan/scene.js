@@ -103,15 +103,15 @@ const extentInOther = (other, name, view) => extentOf(other?.arenas.find((arena)
 /** Return a size, or 0 if it exceeds a limit: a much larger scale would make the boxes too small. */
 const ifAtMost = (limit, size) => (size <= limit ? size : 0);
 
-const REACH = 3; // pixels
+const TOLERANCE = 3; // pixels
 
-/** Return the row of the smallest box that contains a pixel, else of the nearest box within REACH, else −1. */
+/** Return the row of the smallest box that contains a pixel, else of the nearest box within TOLERANCE, else −1. */
 export function rowAt({ plan, plane, scene, shown }, x, y) {
   const { t, v } = plane.at(x, y), { pixelsPerStep, pixelsPerLevel } = plane, { v0, v1, birth, death } = scene;
-  const reachT = REACH / pixelsPerStep, reachV = REACH / pixelsPerLevel;
+  const marginT = TOLERANCE / pixelsPerStep, marginV = TOLERANCE / pixelsPerLevel;
   let best = -1, nearest = Infinity, smallest = Infinity;
   for (let i = 0; i < plan.n; i++) {
-    if (t < birth[i] - reachT || t > death[i] + reachT || v < v0[i] - reachV || v > v1[i] + reachV) continue;
+    if (t < birth[i] - marginT || t > death[i] + marginT || v < v0[i] - marginV || v > v1[i] + marginV) continue;
     if (!shown[plan.arena[i]]) continue;
     const dx = Math.max(birth[i] - t, 0, t - death[i]) * pixelsPerStep;
     const dy = Math.max(v0[i] - v, 0, v - v1[i]) * pixelsPerLevel;

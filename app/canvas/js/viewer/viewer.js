@@ -84,7 +84,7 @@ async function readFile(bytes) {
 
 /** Return the value of CBOR, of JSON, or of the review in an HTML file; null for other text. */
 function parse(data) {
-  if (data[0] >> 5 === 5) return cborValue(data);
+  if (data[0] >> 5 === 5) return cborValue(data); // the first byte of a CBOR map
   const text = DECODER.decode(data);
   try {
     return JSON.parse(EMBEDDED.exec(text)?.[1] ?? text, exact);
@@ -281,7 +281,7 @@ function errorsOf(plan, arenas, rows, conflicts) {
   return errors;
 }
 
-// First bits of a CBOR item → size in bytes of its argument, and the method of DataView that reads the argument.
+// Low 5 bits of the first byte of a CBOR item → size in bytes of its argument, and the DataView method that reads it.
 const ARGUMENTS = { 24: [1, "getUint8"], 25: [2, "getUint16"], 26: [4, "getUint32"], 27: [8, "getBigUint64"] };
 const SIMPLE_VALUES = { 20: false, 21: true, 22: null, 23: undefined };
 
