@@ -67,7 +67,8 @@ def pick_view(names: Mapping[str, str]) -> str:
     view = tab if tab in names else next(iter(names))
     if len(names) > 1:
         switch("View", names, **state.bind("tab", view))
-    if tab != view and REDIRECTS.get(tab, ("",))[0] == state.session().page:
+    is_view_of_page = REDIRECTS.get(tab, ("",))[0] == state.session().page
+    if tab != view and is_view_of_page:
         st.html(f'<div class="tm soft" id="no-view">This plan does not have the view {tab} of the link.</div>')
     return view
 
@@ -88,7 +89,10 @@ def choose_size(dim: str, size: int | None, default: int) -> None:
 def text_widget(
     widget: str, field: str, parse: Callable[[str], Any], text: str, error_title: str, hint: str = "", empty: Any = None
 ) -> dict[str, Any]:
-    """Return ``key`` and ``on_change`` of a text widget that shows ``text`` and sets ``field`` of the choice."""
+    """Return ``key`` and ``on_change`` of a text widget that shows ``text`` and sets ``field`` of the choice.
+
+    ``parse`` raises for an invalid text, which stays in the widget with an error card. ``empty``: value of no text.
+    """
     drafts = state.session().drafts
 
     def changed(draft: str) -> None:

@@ -57,7 +57,7 @@ def progress(job: Job[Any], title: str, *, follow: bool = False, cancel: Cancel 
         if len(points) > 1:
             # A changed chart flickers: change it only when the first digit of the number of nodes changes.
             unit = 10 ** (len(str(job.done)) - 1)
-            draw_chart(search_chart(points, job.done // unit * unit, height=150), "course-so-far")
+            draw_chart(search_chart(points, job.done // unit * unit, height=150), "search-so-far")
 
     watch()
 

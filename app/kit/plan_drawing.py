@@ -23,7 +23,7 @@ class PlanHandle:
 
 
 def send_plan(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
-    """Send the plan, and a baseline if given, to the browser. Call this function outside of fragments."""
+    """Send the plan, and a baseline if given, to the browser. Inside a fragment, each rerun would send them again."""
     packed = _packed(shown, baseline)
     controls.canvas_component(PLAN)(key=key, data=packed.data, height="content")
     return PlanHandle(packed.token, (shown.plan,) if baseline is None else (shown.plan, baseline.plan))

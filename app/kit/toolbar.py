@@ -120,7 +120,7 @@ def _short(pair: str) -> str:
     with suppress(ValueError):  # 2^64 − 1 bytes are rounded to 16 EiB, which is over the maximum
         if parse_bytes(short := numbers.round_bytes(int(size))) == int(size):
             text = short
-    return f"{name}{'=' * bool(name)}{text}"
+    return f"{name}={text}" if name else text
 
 
 def _menu(
@@ -153,9 +153,9 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
         if options:
             controls.button("Restore defaults", "no-options", {"options": {}}, kind="secondary")
     st.html(markup.heading("Arenas"))
-    default = f"default ({opened.graph.alignment or Arena().alignment_bytes} B)" if opened.graph else "default"
+    if_empty = f"default ({opened.graph.alignment or Arena().alignment_bytes} B)" if opened.graph else "default"
     hint = "Alignment of every offset, a power of two, such as 64."
-    _size_setting("Alignment of every arena", "alignment", choice.alignment, default, hint)
+    _size_setting("Alignment of every arena", "alignment", choice.alignment, if_empty, hint)
     if opened.graph is None:
         return
     text = json.dumps(choice.arenas, indent=1, ensure_ascii=False) if choice.arenas else ""

@@ -42,7 +42,7 @@ def esc(text: object) -> str:
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """Return ``html`` with the page's ``query``, except the selected tensor, in its tensor links."""
+    """Return ``html`` with ``query`` added to each tensor link, except the tensor that ``query`` selects."""
     kept = urlencode({key: text for key, text in query.items() if key != "tensor"}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(kept)}&amp;tensor=') if kept else html
 

@@ -121,7 +121,7 @@ def distinct_settings(plan: Plan, other: Plan) -> str:
 
 
 def main_arena(plan: Plan) -> str:
-    """Return the arena that is shown first: that with the most bytes over its capacity, or "" without arenas."""
+    """Return the arena shown first: most bytes over capacity, then the other keys of ``rank``; "" without arenas."""
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, int, str]:
         over_bytes = 0 if arena.headroom_bytes is None else max(0, -arena.headroom_bytes)
@@ -182,7 +182,8 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
     if reserved := reserved_bytes(plan, summary.name):
         proof += f", {short_bytes(reserved)} reserved"
     sentence = f"Lower bound: {bound}{f', {proof}' if summary.witness else ''}."
-    sentence += " It counts in-place reuses that the plan lacks." * (summary.peak_live_bytes > summary.bound_bytes)
+    lacks_reuses = summary.peak_live_bytes > summary.bound_bytes
+    sentence += " It counts in-place reuses that the plan lacks." if lacks_reuses else ""
     if summary.proven_bytes is not None:
         sentence += f" The planner's search proved a higher bound: {short_bytes(summary.proven_bytes)}."
     return sentence
@@ -251,7 +252,7 @@ def kind_rows(comparison: Comparison, size: Callable[[int], str] = numbers.full_
 def line_tables(
     lines: Sequence[LineChange], most: int, size: Callable[[int], str] = short_bytes
 ) -> tuple[list[tuple[str, list[list[str]]]], str]:
-    """Return tables ``(title, rows)`` by category and by line (up to ``most`` lines), and the line count as text."""
+    """Return tables ``(title, rows)`` by category and by source line (at most ``most``), and the line count as text."""
     changed = [line for line in lines if line.growth_bytes or line.before_count != line.after_count]
     tables = []
     for title, listed in (("category at the peak", by_category(lines)), ("line at the peak", changed[:most])):
