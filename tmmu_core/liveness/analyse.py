@@ -117,7 +117,7 @@ def _storages(
     planned = np.flatnonzero(ranges.planned)
     group_ids = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
     head = heads[group_ids]
-    order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
+    order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))  # ~: largest first
     row_of_group = np.zeros(len(heads), np.int64)
     row_of_group[group_ids[order]] = np.arange(len(head))
     head = head[order]
@@ -142,8 +142,8 @@ def _storages(
 
     handoff_from = np.full(len(head), -1, np.int64)
     handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
-    apart = np.sort(row_of_group[pairs], axis=1)
-    columns = (head, birth, storage_death, size, alignment, arena, persistent, handoff_from, apart)
+    must_not_alias = np.sort(row_of_group[pairs], axis=1)
+    columns = (head, birth, storage_death, size, alignment, arena, persistent, handoff_from, must_not_alias)
     return Storages(*columns), storage_of
 
 
@@ -179,6 +179,7 @@ def storage_writers(liveness: Liveness) -> dict[int, list[int]]:
         targets = {o for _, o in node.in_place_write}
         for o, y in enumerate(index.outputs_of(k).tolist()):
             storage = int(storage_of[y])
+            # A view that an optimizer node writes is the updated parameter.
             is_view_only = index.base[y] >= 0 and storage in read and node.phase != "optimizer" and o not in targets
             row = writers.setdefault(storage, [])
             if not is_view_only and row[-1:] != [k]:

@@ -45,7 +45,7 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
             tensor = tensors[name]  # the gradient of a view owns its bytes
             gradients[name] = Tensor(name + GRAD, tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
         instr, outputs = node.instr and node.instr + GRADIENT, tuple([name + GRAD for name in written])
-        # Only steps with edges read saved operands. With ``retain`` false, none do, as if all were dropped.
+        # Only steps with edges read saved operands; with ``retain`` false, no step does.
         inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))
         inplace = node.inplace
         if inplace is not None and not isinstance(inplace, str):  # the permissions of the forward node, reversed
@@ -122,8 +122,8 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                 copied = dropped.union(source.outputs)
                 copies |= {output: _copy(tensors[output], copied) for output in source.outputs}
                 inputs, outputs = _renamed(source.inputs, dropped), _renamed(source.outputs, copied)
-                ends = {"node_id": source.node_id + REMAT, "inputs": inputs, "outputs": outputs}
-                recomputed[source.node_id] = msgspec.structs.replace(source, **ends, **changes)
+                names = {"node_id": source.node_id + REMAT, "inputs": inputs, "outputs": outputs}
+                recomputed[source.node_id] = msgspec.structs.replace(source, **names, **changes)
                 new_order.append(source.node_id + REMAT)
             nodes[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
         new_order.append(node_id)

@@ -142,7 +142,7 @@ def _write_in_place(
     for i in np.flatnonzero(ranges.planned).tolist():
         tensors_of.setdefault(groups.find(i), []).append(i)
     members = {group: np.array(tensors, np.int64) for group, tensors in tensors_of.items()}
-    # A tensor without a producer is loaded before step 0. It is live from then on if it is used after step 0.
+    # A tensor without a producer is loaded. If it is used after step 0, its bytes are live before step 0 already (−1).
     loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
     live_from = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
     written: set[tuple[int, int]] = set()

@@ -291,7 +291,7 @@ class PhaseSteps:
 
 
 def phases_of(timeline: Timeline) -> tuple[PhaseSteps, ...]:
-    """Return the phases as ranges that cover all steps, in order; none without nodes. ``@inputs`` is in the first."""
+    """Return the phases as ranges that cover all steps, in order; ``()`` without nodes. ``@inputs`` is in the first."""
     nodes = timeline.graph.nodes
     phases = ((step, nodes[node].phase) for step, node in enumerate(timeline.node_at.tolist()) if node >= 0)
     return phases_from_known(timeline.steps, phases)

@@ -94,7 +94,7 @@ def idle_of(liveness: Liveness) -> Idle:
     step = np.concatenate([read_at, written_at, np.zeros(len(loaded), np.int64)])
     uses: list[list[int]] = [[] for _ in birth]  # per storage, the steps that use it, ascending
     for storage, at in np.unique(np.stack([owner, step], axis=1), axis=0).tolist():
-        if storage >= 0 and birth[storage] <= at <= death[storage]:  # at its death, it is overwritten in place
+        if storage >= 0 and birth[storage] <= at <= death[storage]:  # a use at the death overwrites it in place
             uses[storage].append(at)
     rows = []
     for first, end, used in zip(birth, death, uses, strict=True):

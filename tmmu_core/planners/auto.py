@@ -71,7 +71,8 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     count = len(cols)
     uses_skyline = EXACT_ALONE_UP_TO < count <= ALL_RUNS_UP_TO and cols.is_plain and cols.is_small
     runs = QUICK_RUNS if count > ALL_RUNS_UP_TO or (uses_skyline and count <= SEARCH_UP_TO) else RUNS
-    best = best_greedy(cols, bound, meter, runs[: len(RUNS) // 2] if uses_skyline else runs, goal=goal)
+    runs = tuple(run for run in runs if run[1] == "lowest" or not uses_skyline)
+    best = best_greedy(cols, bound, meter, runs, goal=goal)
     if uses_skyline and not best.stopped and best.extent > max(bound.bytes, goal):
         best = best_skyline(cols, bound, best, meter, goal)
     kind, picked = ("skyline", "skyline") if best.order == "skyline" else ("greedy", "portfolio")

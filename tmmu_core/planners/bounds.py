@@ -73,13 +73,13 @@ def bound_of(cols: Columns) -> Bound:
     is_coarse = max(cols.align) > 1
     padded = -(-cols.sizes // cols.aligns) * cols.aligns
     padded_live = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
-    for column in by_live_bytes[:MAX_STEPS] if is_coarse or cols.extra_conflicts else ():
-        if padded_live is not None and padded_live[column] <= best.bytes:
+    for compressed_step in by_live_bytes[:MAX_STEPS] if is_coarse or cols.extra_conflicts else ():
+        if padded_live is not None and padded_live[compressed_step] <= best.bytes:
             continue  # the grid bound is at most the sum of the padded sizes
-        clique, rule = _clique_at(cols, column)
+        clique, rule = _clique_at(cols, compressed_step)
         total = on_grid([(cols.size[i], cols.align[i]) for i in clique])
         if total > best.bytes:
-            best = Bound(total, tuple(sorted(clique)), int(cols.births[column]), rule, peak)
+            best = Bound(total, tuple(sorted(clique)), int(cols.births[compressed_step]), rule, peak)
     return best
 
 
@@ -108,14 +108,14 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
     return best
 
 
-def _clique_at(cols: Columns, column: int) -> tuple[list[int], str]:
+def _clique_at(cols: Columns, compressed_step: int) -> tuple[list[int], str]:
     """Return a clique of the storages that are live at a compressed step, and its rule (``Bound.rule``).
 
     The clique also has at most one storage that is reused in place at this step, and storages that must not alias, the
     largest first, if they conflict with all others of the clique.
     """
-    problem, step = cols.problem, cols.births[column]
-    clique, rule = cols.alive_at(column).tolist(), "grid"
+    problem, step = cols.problem, cols.births[compressed_step]
+    clique, rule = cols.alive_at(compressed_step).tolist(), "grid"
     if problem.handoff_from is not None:
         sources = [int(problem.handoff_from[j]) for j in clique if problem.birth[j] == step]
         dead = (i for i in sources if i >= 0 and i not in clique)

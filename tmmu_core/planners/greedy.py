@@ -42,7 +42,7 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 def sorted_storages(cols: Columns, order: str) -> list[int]:
     """Return the storages sorted by an order's keys, greatest first (``birth``: earliest); ties in normative order."""
-    births = np.zeros(len(cols), dtype=np.int64)  # per storage, the births during its lifetime
+    births = np.zeros(len(cols), dtype=np.int64)  # per storage, number of births during its lifetime
     np.add.at(births, cols.storage_of_part, cols.part_hi - cols.part_lo)
     match order:
         case "size":

@@ -120,8 +120,8 @@ class Problem:
     @property
     def assumptions(self) -> str:
         """Assumptions of a lower bound or a proof, as text: ``at alignment 64 B with the 2 given offsets``."""
-        count = self.fixed_count
-        return alignment_text(self.alignment) + (count > 0) * f" with the {count:,} given offsets"
+        given = f" with the {count:,} given offsets" if (count := self.fixed_count) else ""
+        return alignment_text(self.alignment) + given
 
 
 def alignment_text(alignment: NDArray[Any]) -> str:

@@ -101,7 +101,7 @@ class TmmuState:
     tmmu_plan_hash: bytes
     batch: int  # number of the sealed batch, from 0
     barriers: tuple[str, ...]  # arenas in barrier order
-    operations: int
+    operations: int  # number of memory operations of the batch
     state_hash: bytes
 
 
@@ -291,8 +291,9 @@ def prepare_memory(
 ) -> Applied:
     """``PrepareMemory_v2``: plan, apply, commit. The result has the tensor map, the plan and the state.
 
-    ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`. Raises ``AllocationFailure`` if
-    the quota is exceeded or mapping fails, with ``allocation_failures`` + 1 in its diagnostics.
+    ``allocation_failures``: number of earlier failures. ``fields``: arguments of
+    :func:`~tmmu_core.plans.making.engine.plan_graph`. Raises ``AllocationFailure`` if the quota (``budget``) is
+    exceeded or mapping fails, with ``allocation_failures`` + 1 in its diagnostics.
     """
     try:
         plan = plan_graph(graph, **fields).plan

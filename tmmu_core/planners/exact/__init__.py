@@ -2,9 +2,8 @@
 
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
-learn from conflicts. Each packing lowers the extent; a complete search without a packing raises the
-bound above the capacity searched. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates
-between branch and bound and large neighbourhood search (:mod:`.lns`).
+learn from conflicts. Each packing lowers the extent; a complete search without a packing raises the bound above the
+capacity searched. :mod:`.driver` alternates between branch and bound and large neighbourhood search (:mod:`.lns`).
 
 The budget is a number of nodes, so that the same input gives the same packing on every machine. A node costs O(entries)
 (:mod:`.search_model`) in the worst case, about ten microseconds on the MiniMalloc instances.

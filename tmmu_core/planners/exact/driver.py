@@ -117,8 +117,7 @@ class Component:
         kind, capacity = target
         if kind == BETWEEN:
             index = variant.target_index
-            last = len(TARGET_EIGHTHS) - 1
-            variant.target_index = max(index - 2, 0) if outcome == FOUND else min(index + 1, last)
+            variant.target_index = max(index - 2, 0) if outcome == FOUND else min(index + 1, len(TARGET_EIGHTHS) - 1)
         if outcome == INFEASIBLE:
             grain = variant.model.grain
             variant.bound = align_up(possible_extent(self.cols, capacity + grain), grain)

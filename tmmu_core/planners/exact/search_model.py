@@ -188,7 +188,7 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
                 keys.append((max((int(cols.part_lo[row]) for row in parts), default=0), 1, len(others)))
                 others.append((i, j))
     if others:
-        keys = [*((column, 0, 0) for column in moments.tolist()), *keys]
+        keys = [*((moment, 0, 0) for moment in moments.tolist()), *keys]
         number = np.empty(len(keys), dtype=np.int64)
         number[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
         entries = [(i, k) for k, storages in enumerate(others, len(moments)) for i in storages]

@@ -4,8 +4,8 @@
 
 /* Columns of the tables of search_tables.py, and columns that only the search uses. PLACED_SINCE: number of events when
    the unit was placed. FILLER: the row of the neighbour that was last found to fill the hole. QUEUED_LOW: lower bound
-   before the unit joined `changed`. Conflict analysis: CLAIM, the claimed
-   lower bound of the offset (0: none); LOW_THEN, the lower bound before the event that is explained. */
+   before the unit joined `changed`. Conflict analysis: CLAIM, the claimed lower bound of the offset (0: none); LOW_THEN,
+   the lower bound before the event that is explained. */
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
@@ -343,7 +343,7 @@ static void explain_hole(S s, I u, I hole, I level, I need, I now)
     }
 }
 
-/* Successive raises by one section have the same claims, except on the raised unit u and on the lowest one. */
+/* Successive raises by one section share all claims except those on u and `lowest`; the shared claims are made once. */
 static void explain_section(S s, I k, I u, I lowest, I need, I now)
 {
     I row = s->explained_end, rest = SECT(k, OPEN_BYTES);

@@ -40,15 +40,15 @@ SHARED I tmmu_scan(const struct scan *p)
 {
     const I n = p->n;
     struct placed *const row = p->placed;
-    for (I step = 0; step < n; step++) {
-        const I i = p->sequence[step];
+    for (I position = 0; position < n; position++) {
+        const I i = p->sequence[position];
         const I from = p->lo[i], until = p->hi[i];
         struct gap g = {p->size[i], p->align[i], p->tightest, 0, -1, -1};
-        for (I k = 0; k < step && p->fixed[i] < 0; k++)
+        for (I k = 0; k < position && p->fixed[i] < 0; k++)
             if (row[k].lo < until && from < row[k].hi && add_range(&g, row[k].start, row[k].end))
                 break;
         const I at = p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : chosen_offset(&g);
-        I k = step;
+        I k = position;
         for (; k > 0 && row[k - 1].start > at; k--)
             row[k] = row[k - 1];
         row[k] = (struct placed){at, at + p->size[i], from, until};
@@ -201,7 +201,7 @@ static I choose_offset(const struct tree *p, I i, struct nodes *found)
     return at;
 }
 
-/* Merge a range into a list. A full list is moved to the end of the used pool and gets twice the rows before. Return
+/* Merge a range into a list. A full list is moved to the end of the used pool, where it has twice the rows. Return
    whether the pool has enough rows. */
 static int merge(struct tree *p, I list, I start, I end)
 {
@@ -244,12 +244,12 @@ static int merge(struct tree *p, I list, I start, I end)
 SHARED I tmmu_tree(struct tree *p)
 {
     struct nodes found;
-    for (I step = 0; step < p->n; step++) {
-        const I i = p->sequence[step], at = p->fixed[i] >= 0 ? p->fixed[i] : choose_offset(p, i, &found);
+    for (I position = 0; position < p->n; position++) {
+        const I i = p->sequence[position], at = p->fixed[i] >= 0 ? p->fixed[i] : choose_offset(p, i, &found);
         p->offset[i] = at;
         for (I part = p->part_of[i]; part < p->part_of[i + 1]; part++) {
             find_nodes(p->part_lo[part], p->part_hi[part], p->leaves, &found);
-            for (I k = -found.covering; k < found.count; k++) { /* the first lists of covering nodes, then the second */
+            for (I k = -found.covering; k < found.count; k++) { /* list 2 v of covering nodes, then 2 v + 1 of all */
                 const I list = k < 0 ? 2 * found.node[k + found.covering] : 2 * found.node[k] + 1;
                 if (!merge(p, list, at, at + p->size[i]))
                     return 0;

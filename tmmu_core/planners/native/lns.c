@@ -12,7 +12,7 @@ enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED, COLUM
    RANK, FLOOR, CEILING: see list_gaps(). REMOVED: units to reinsert; INSERTION_ORDER: these units, sorted. */
 enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK,
        FLOOR, CEILING, REMOVED, INSERTION_ORDER, KEY };
-/* Rows of `proximity`; SCALE is the whole time or the capacity. LENGTH: three times the lifetime. SPAN: size.
+/* Rows of `proximity`, in 1 / SCALE of the whole time or of the capacity. LENGTH: three times the lifetime. SPAN: size.
    BOTTOM is −1 for omitted and fixed units. DISTANCE: weighted distance from the centre; −1 for removed units. */
 enum { FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE };
 enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION }; /* cells of `progress` */

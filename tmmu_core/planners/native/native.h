@@ -50,7 +50,7 @@ struct skyline {
     I *height, *end; /* steps each; set for the first step of each stretch of equal height: its height and its end */
 };
 
-/* The fields of Tables and State (planners/exact/search_tables.py) and working memory for n units. */
+/* Tables (`shape` is Tables.unit) and State of planners/exact/search_tables.py, and working memory for n units. */
 struct search {
     I n, entries, sections, max_events, max_levels, capacity, budget;
     const I *shape, *entry, *first, *neighbour, *mate, *wall, *rank;
@@ -91,7 +91,7 @@ struct lns {
    `cost`. Results: the offsets `best`, their `cost`, and `missing`, the number of units that have no offset in `best`.
    `matrix` is that of repair(); if it is empty, `has_matrix` is 0, and by_start and by_end are not used. */
 struct reuse {
-    I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, has_matrix, cost, missing, placed;
+    I n, capacity, reserved_count, rounds, threshold, most_removed, bound, random, has_matrix, cost, missing, placed;
     const I *size, *align, *pin, *first, *other, *own_size, *other_size, *weight, *reserved, *matrix;
     I *offset, *best;
     I *removed;           /* n: the units that a round removes */
@@ -99,7 +99,8 @@ struct reuse {
     I *by_start, *by_end; /* (4, n) each: the placed units by offset and by end; a copy of this row; two scratch rows */
 };
 
-/* Search (planners/reuse/cost_bound.py) of n units with `total` offsets in all; those of unit k begin at start[k]. */
+/* Search (planners/reuse/cost_bound.py) of n units with `total` offsets in all; those of unit k begin at start[k].
+   `limit`: end of the offsets of unit `first`. `best`: the upper limit, then the least cost. `nodes`: left (-1: none). */
 struct least_cost {
     I n, total, first, limit, nodes, best;
     const I *start, *twin, *least, *table;

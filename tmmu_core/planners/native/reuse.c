@@ -44,7 +44,7 @@ static void place(struct reuse *r, I u, I at)
     r->by_start[i] = r->by_end[j] = u;
 }
 
-/* The lowest of the cheapest offsets of unit u, by one pass over the placed units; -1 if no offset fits. */
+/* The lowest of the cheapest offsets of unit u (-1: none), and its cost in *least, by one pass over the placed units. */
 static I sweep(const struct reuse *r, I u, I *least)
 {
     const I *const row = r->matrix + u * r->n, size = r->size[u], last = r->capacity - size, n = r->n;
@@ -124,8 +124,8 @@ static I remove_unit(struct reuse *r, I u, I *count)
     return cost;
 }
 
-/* Remove up to `most` units. The first is drawn up to six times, until it has no place or an active penalty. The others
-   are mostly neighbours of removed units. Add all units without a place to `removed`, and set `count` to the number of
+/* Remove up to `most` units. The first is drawn up to six times, until it is unplaced or has an active penalty. The
+   others are mostly neighbours of removed units. Add all unplaced units to `removed`, and set `count` to the number of
    removed units. Return the saved cost. */
 static I ruin(struct reuse *r, I most, I *count)
 {
@@ -181,7 +181,7 @@ SHARED I tmmu_reuse(struct reuse *r)
     r->missing = missing;
     for (I round = 0; round < r->rounds && (r->missing || r->cost > r->bound); round++) {
         const I slack = r->threshold * (r->rounds - round) / r->rounds, placed = r->placed;
-        I count, unplaced = 0, unplaced_before = 0, new_cost = cost - ruin(r, 1 + draw(r) % r->most_out, &count);
+        I count, unplaced = 0, unplaced_before = 0, new_cost = cost - ruin(r, 1 + draw(r) % r->most_removed, &count);
         I i = 0, j = 0;
         for (I k = 0; k < placed; k++) { /* copy the first rows of by_start and by_end, and drop units without offset */
             const I u = r->by_start[r->n + k] = r->by_start[k], v = r->by_end[r->n + k] = r->by_end[k];

@@ -22,6 +22,7 @@ from tmmu_core.planners.reuse.local_search import Placement, ReuseModel, repair,
 
 EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
+THRESHOLD = 3  # greatest increase of the cost that a local search accepts at its start; restart k adds k
 RESTART_UNITS = 100  # maximum number of units (single or colocated buffers) for restarts
 LARGE_FACTOR = 10  # above ``RESTART_UNITS``, rounds are multiplied by this, and each initial placement has one run
 WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive search of an arena: a few seconds
@@ -44,7 +45,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
     is_small = len(model) <= RESTART_UNITS
     rounds *= 1 if is_small else LARGE_FACTOR
-    best = (len(model) + 1, 0, [-1] * len(model))
+    best = (len(model) + 1, 0, [-1] * len(model))  # number of unplaced units, cost, offsets
     starts = [first_placement(model)]
     if -1 in starts[0] and observed_by_all(problem):
         packed = auto(problem, {}, meter)
@@ -67,7 +68,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         if k and meter.ended():
             break
         meter.used += 1
-        best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
+        best = min(best, repair(model, start, rounds, THRESHOLD + seed, seed, bound), key=lambda found: found[:2])
         if k == 0 and not best[0]:
             found = np.zeros(len(free), np.int64)
             found[free.unit_of] = np.array(best[2])[model.unit_of]
@@ -85,8 +86,8 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     offset = _with_smaller_extent(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     final = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
-    units = reversed([*enumerate(free.unit_of.tolist())])
-    largest = {u: problem.ids[i] for i, u in units if problem.size[i] == free.size[u]}  # first storage of full size
+    storages = reversed([*enumerate(free.unit_of.tolist())])  # reversed: the first storage of full size remains
+    largest = {u: problem.ids[i] for i, u in storages if problem.size[i] == free.size[u]}
     witness = tuple([tuple([largest[u] for u in group]) for _, group in cost_groups]) or None
     return Packing(final, stopped=meter.ended(), cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
 
@@ -117,7 +118,7 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
     while low + 1 < high and not meter.ended():
         lower = replace(model, capacity=(low + high) // 2)
         start = [at if at + nbytes <= lower.capacity else -1 for at, nbytes in zip(offset, size, strict=True)]
-        missing, found_cost, found = repair(lower, start, EXTENT_ROUNDS, 3, 0, cost)
+        missing, found_cost, found = repair(lower, start, EXTENT_ROUNDS, THRESHOLD, 0, cost)
         meter.used += 1
         if missing or found_cost > cost:
             low = lower.capacity

@@ -1,9 +1,9 @@
 """Lower bounds of the reuse cost: from cliques, and by exhaustive search of a few units.
 
 In a clique, every two units conflict or have a penalty. Unit sizes are rounded up to the least alignment and counted in
-cells. The cell size is the greatest common divisor of the sizes, fixed offsets and ends of reserved ranges, if all
-alignments divide it. If all offsets are then rounded down to whole cells, no constraint is violated and no further pair
-overlaps. Otherwise the cell size is the least alignment if it divides the ends of all reserved ranges, else 1. If ``m``
+cells. If all alignments divide the greatest common divisor of the sizes, fixed offsets and ends of reserved ranges, the
+cell size is this divisor: rounding all offsets down to whole cells violates no constraint and makes no further pair
+overlap. If not, the cell size is the least alignment if it divides the ends of all reserved ranges, else 1. If ``m``
 units cover a cell, ``m (m − 1) / 2`` pairs overlap in it, which is convex in ``m``. Units with S cells in total that
 lie in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps; ``q = S // B``. A pair overlaps in at most
 as many cells as its smaller unit has, and pays its penalty once. The bound adds the penalties of pairs, by rising cost
@@ -235,7 +235,7 @@ class Search:
     def __init__(
         self, model: ReuseModel, edges: Edges, units: list[int], candidates: list[list[int]], twin: list[int]
     ) -> None:
-        self.units, self.twin = len(units), twin
+        self.unit_count, self.twin = len(units), twin
         self.start = [0, *accumulate(map(len, candidates))]
         self.total = self.start[-1]
         self.table = np.zeros((self.total, self.total), np.int64)  # shape (total, total): cost of every two offsets
@@ -252,7 +252,7 @@ class Search:
         mirrored = [[end - x for x in reversed(at)] for at, end in zip(candidates, ends, strict=True)]
         self.is_mirrored = has_whole_edges and candidates == mirrored
         """Whether each placement has a mirror image of equal cost, so that half of the first unit's offsets suffice."""
-        self.least = [0] * (self.units + 1)  # least cost of the units from each position on
+        self.least = [0] * (self.unit_count + 1)  # least cost of the units from each position on
 
     def solve(self, first: int, upper: int, nodes: int) -> int:
         """Set ``least[first]`` to the least cost, at most ``upper``; return the nodes left (−1: too few)."""
@@ -263,9 +263,9 @@ class Search:
         else:
             columns = ("start", "twin", "least")
             fields: dict[str, Any] = {name: np.array(getattr(self, name), np.int64) for name in columns}
-            scratch = {"cost": self.total * (self.units + 1), "order": self.total, "trail": self.units}
+            scratch = {"cost": self.total * (self.unit_count + 1), "order": self.total, "trail": self.unit_count}
             fields |= {name: np.zeros(count, np.int64) for name, count in scratch.items()}
-            fields |= {"n": self.units, "total": self.total, "first": first, "limit": self._limit(first)}
+            fields |= {"n": self.unit_count, "total": self.total, "first": first, "limit": self._limit(first)}
             fields |= {"nodes": nodes, "best": upper, "table": self.table}
             call = native.call_of("least_cost", **fields)
             native.run(loops, call)
@@ -278,12 +278,12 @@ class Search:
 
     def find(self, first: int, upper: int, nodes: int) -> None:
         """Set ``best``, and ``found`` to a row of ``table`` per unit: empty if no cost is below ``upper``."""
-        self.nodes, self.best, self.trail, self.found = nodes, upper, [0] * self.units, list[int]()
+        self.nodes, self.best, self.trail, self.found = nodes, upper, [0] * self.unit_count, list[int]()
         self._place(first, 0, np.zeros(self.total, np.int64), first, self._limit(first))
 
     def _place(self, k: int, paid: int, costs: I64, first: int, limit: int) -> None:
         """Try the offsets of unit ``k``, cheapest first; ``costs``: cost of each offset with the units before."""
-        if k == self.units:
+        if k == self.unit_count:
             self.best, self.found = paid, list(self.trail)
             return
         self.nodes -= 1

@@ -241,7 +241,7 @@ def repair(
     fields |= {name: np.zeros(n, np.int64) for name in ("best", "removed", "old", "is_removed")}
     fields |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
     fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
-    fields |= {"rounds": rounds, "threshold": threshold, "most_out": MAX_REMOVED, "bound": bound, "random": seed}
+    fields |= {"rounds": rounds, "threshold": threshold, "most_removed": MAX_REMOVED, "bound": bound, "random": seed}
     call = native.call_of("reuse", offset=np.array(start, np.int64), has_matrix=has_matrix, **fields)
     native.run(loops, call)
     return call.missing, call.cost, fields["best"].tolist()

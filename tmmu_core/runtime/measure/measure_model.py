@@ -150,6 +150,7 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     tensors, model = {tensor.id: tensor for tensor in graph.tensors}, with_supported_ir_version(data)
     inputs = [[i, tensors[i].dtype, [dim_sizes.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
     runs, without_arena = (run_onnx(model, inputs, arena=arena, in_order=in_order) for arena in (True, False))
+    # The first run extends the arena; the second run allocates the memory pattern block.
     (arena, pattern, _), (reserved, pattern_reserved, _) = runs["resident_growth"], runs["reserved"]
     figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": pattern_reserved}
     figures["no_arena"] = min(without_arena["resident_growth"][1:])
@@ -192,7 +193,7 @@ def _micro(data: bytes, name: str, planned_model: bytes) -> Measured:
 
 def _executorch(data: bytes, name: str) -> Measured:
     program = executorch.read(data, name)
-    planned = sum(arena.extent_bytes for arena in make_plan(program, PlanRequest()).plan.arenas)
+    planned = sum(arena.extent_bytes for arena in make_plan(program, PlanRequest()).plan.arenas)  # the plan of the file
     ours = make_plan(program, PlanRequest(planner=PLANNER)).plan.arenas
     inputs = sum(int(p.size[row]) for p in program.problems for row, role in enumerate(p.roles) if role == "input")
     figures = Figures(sum(arena.extent_bytes for arena in ours), sum(arena.bound_bytes for arena in ours), inputs)

@@ -21,7 +21,7 @@ RUNS = 3  # number of runs of a model in onnxruntime and in TensorFlow Lite Micr
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
 LITERT_ALIGNMENT = 64  # bytes: LiteRT places each tensor at a multiple of this
 MAX_ARENA_BYTES = 1 << 30  # a model that fails in an arena of this size or larger is refused (TensorFlow Lite Micro)
-ARENA_STEP = 16  # bytes: step of the search for the smallest arena of TensorFlow Lite Micro
+ARENA_GRAIN = 16  # bytes: the search for the smallest arena of TensorFlow Lite Micro tries multiples of this
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 ByteRange = tuple[int, int]  # first byte, and the byte after the last
 
@@ -77,7 +77,7 @@ def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: b
         lines: list[str] = []
         with captured_stderr(lines):
             before = resident_bytes("VmRSS")
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM to VmRSS
             results = session.run(None, feeds)
             figures["resident_growth"].append(resident_bytes("VmHWM") - before)
         figures["outputs"] = sha256(b"".join(np.asarray(result).tobytes() for result in results)).hexdigest()
@@ -164,12 +164,12 @@ def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
 
     def loads(blocks: int) -> bool:
         try:
-            _micro_run(model, blocks * ARENA_STEP, 0)
+            _micro_run(model, blocks * ARENA_GRAIN, 0)
         except RuntimeError:
             return False
         return True
 
-    smallest = ARENA_STEP * bisect_left(range(arena // ARENA_STEP), True, lo=1, key=loads)
+    smallest = ARENA_GRAIN * bisect_left(range(arena // ARENA_GRAIN), True, lo=1, key=loads)
     temporary = max(0, smallest - figures.pop("total"))  # bytes that the printed total omits
     return figures | {"arena": smallest, "temporary": temporary}, outputs
 
