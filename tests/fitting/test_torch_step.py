@@ -603,7 +603,7 @@ def test_pickle_of_a_fit_names_what_can_be_pickled() -> None:
     ("how", "words"),
     [
         ({"allow": "alignment"}, "cannot run the move 'alignment'"),
-        ({"allow": 3}, "unknown change '3'"),
+        ({"allow": 3}, "unknown move '3'"),
         ({"optimizer": "lion"}, "no optimizer 'lion'"),
         ({"optimizer": ("sgd", "adamw")}, "no optimizer 'tuple'(.|\n)*whose step runs them"),
         ({"optimizer": torch.optim.SGD([torch.zeros(1)])}, "SGD holds no parameter of the module"),

@@ -45,9 +45,9 @@ _AMOUNTS = ("alignment", "page_size", "budget")
 _COUNTS = ("seed", "rank", "world_size")
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
 """Pattern of a percentage. It limits the exponent, because the value of ``1e999999999`` does not fit into memory."""
-_TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes, "order": Iterable}
+_NON_TEXT_TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes, "order": Iterable}
 LIMITS: dict[str, Measure] = {"max_extent": "extent", "max_peak": "peak live bytes", "max_gap": "gap"}
-LIMITS |= {"min_reuse": "reuse", "max_reuse_cost": "reuse cost"}
+LIMITS |= {"min_reuse": "reuse", "max_reuse_cost": "reuse cost"}  # option of a gate → its measure
 
 GROWTHS: dict[Measure, tuple[str, str]] = {
     "peak growth": ("max_peak_growth", "max_growth"),
@@ -153,7 +153,7 @@ def _is_of_torch(value: Any) -> bool:
 
 
 def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
-    """Plan a graph or an instance; if an instance has all offsets, verify its plan. Raises ``UnreadableInput``."""
+    """Plan a graph or an instance; if the input's offsets are kept, verify the plan. Raises ``UnreadableInput``."""
     if isinstance(source, Plan | Trace):
         raise UnreadableInput("the source already is a plan.", hint="Read it with tmmu.read.")
     option = first_graph_option(request) if isinstance(source, PlainInstance) else None
@@ -181,7 +181,7 @@ def _value(name: str, value: Any) -> Any:
         return amount_of_bytes(name, value)
     if name in _COUNTS:
         value = _number_text(value)
-    if not isinstance(value, str | _TYPES.get(name, object)):
+    if not isinstance(value, str | _NON_TEXT_TYPES.get(name, object)):
         wanted = {"token": "bytes", "order": "a list of node ids"}.get(name, "a dict")
         raise UnreadableInput(f"{name}: {strict.shown(value)} is not {wanted}.", hint=f"Give {wanted} or a text.")
     if not isinstance(value, str):
@@ -203,7 +203,7 @@ def sizes_of(dims: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _number_text(value: Any) -> str:
-    return strict.shown(value) if isinstance(value, int) else str(value)
+    return strict.shown(value) if isinstance(value, int) else str(value)  # str() rejects integers of 5,000 digits
 
 
 def amount_of_bytes(name: str, value: Amount) -> int:
@@ -248,8 +248,8 @@ def allowed_moves(
     names = [*filter(None, (str(kind).strip() for kind in listed))]
     unknown = next((name for name in names if name not in KINDS), None)
     if unknown is not None:
-        raise UnreadableInput(f"{options[0]}: unknown change {unknown!r}.", hint=strict.closest_hint(unknown, KINDS))
-    cost = None if max_cost is None else int(ratio(options[1], max_cost) * 100_000)
+        raise UnreadableInput(f"{options[0]}: unknown move {unknown!r}.", hint=strict.closest_hint(unknown, KINDS))
+    cost = None if max_cost is None else int(ratio(options[1], max_cost) * 100_000)  # in units of 0.001 %
     return Allowed(frozenset(kind for kind in KINDS if kind in names), cost, keep_phases)
 
 
@@ -263,7 +263,8 @@ def limits_of(options: Mapping[str, Any], option_name: Callable[[str], str] = st
         option = options.get(name)
         pairs = option.items() if isinstance(option, Mapping) else [] if option is None else [(ALL, option)]
         if isinstance(option, list):
-            pairs = [text.rpartition("=")[::2] if text.find("=") > 0 else (ALL, text) for text in option]
+            parts = [text.rpartition("=") if text.find("=") > 0 else (ALL, "=", text) for text in option]
+            pairs = [(arena, value) for arena, _, value in parts]
         limits += [Limit(what, _limit(option_name(name), what, value), arena) for arena, value in pairs]
     used = [name for name in dict.fromkeys(chain(*GROWTHS.values())) if options.get(name) is not None]
     if options.get("baseline") is not None:

@@ -87,7 +87,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators that limit the answer, because they are not recomputed. Unknown ones also keep their order."""
+        """Operators of unknown kind or cost, which are not recomputed; those of unknown kind also keep their order."""
         return self.fitted.unknown
 
     @property

@@ -83,7 +83,7 @@ def plan(
     """Plan the memory of a graph: live range, slot, arena and offset of each tensor.
 
     Options are values or the texts of the command line (``dims={"B": 8}`` or ``"B=8"``). Equal sources and options give
-    equal bytes on all systems. Steps count from 0, ranges are half-open, offsets and sizes are bytes.
+    equal plan files on all systems. Steps count from 0, ranges are half-open, offsets and sizes are bytes.
     Source: UML_OS.TMMU.PrepareMemory_v2, contract §1 to §7.
 
     Parameters
@@ -116,7 +116,7 @@ def plan(
         Options of the planner.
     preset : {"train_full", "inference", "remat_enabled"}, optional
         Lifetime rules [chosen by the mode].
-    seed, token : int or bytes, optional
+    seed, token : int; bytes or str, optional
         Seed of the replay token [0], or the token itself: 32 bytes or 64 hexadecimal digits.
     rank, world_size : int, optional
         The rank to plan for, and the number of ranks.
@@ -196,8 +196,8 @@ rank, world_size, shard_spec, addressing, progress : optional
     loss, optimizer, reserve, largest : optional
         For a module in training mode. ``loss``: a function from the module's output to the tensor to differentiate.
         ``optimizer``: ``"sgd"``, ``"adam"``, ``"adamw"``, an optimizer of ``torch.optim`` or a function of the
-        parameters. ``reserve``: bytes of the capacity that the step must not use. ``largest``: the dimension
-        to enlarge to the largest size that fits.
+        parameters. ``reserve``: bytes of the capacity, or a share (``"5 %"``), that the step must not use.
+        ``largest``: the dimension to enlarge to the largest size that fits.
 
     Returns
     -------

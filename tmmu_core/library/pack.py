@@ -84,14 +84,14 @@ def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options
     pairs = {"separations": 2, "colocations": 2, "reuse_penalties": 3}
     if all(options.get(name) is None for name in (*pairs, "pinned")):
         return problem
-    fixed = np.full(len(problem), -1, np.int64)
-    hint = f"Give {{buffer: offset}} in integers: buffers from 0 to {len(problem) - 1:,}, offsets of at least 0 bytes."
+    fixed = np.full(len(problem), -1, np.int64)  # −1: not pinned
+    hint = f"Write integers {{buffer: bytes}}: buffers from 0 to {len(problem) - 1:,}, bytes from 0 to 2^63 − 2."
     pinned = options.get("pinned")
     if not isinstance(pinned, Mapping | None):
         raise _fault(f"pinned has the type {type(pinned).__name__}, not a mapping.", hint)
     for buffer, offset in (pinned or {}).items():
         are_whole = isinstance(buffer, (int, np.integer)) and isinstance(offset, (int, np.integer))
-        if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
+        if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset <= 2**63 - 2:
             raise _fault(f"pinned has the invalid entry {buffer!r}: {offset!r}.", hint)
         fixed[row_of_buffer[buffer]] = offset
     values: dict[str, Any] = {**options}
@@ -122,7 +122,7 @@ def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArra
 
 
 def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Problem, NDArray[np.int64]]:
-    """Return the problem, with its rows sorted by (birth, −size, id) (contract §1), and the row of each buffer."""
+    """Return the problem of the arguments ``columns``, in normative order (contract §1), and the row of each buffer."""
     integers = {name: _integers(name, value) for name, value in columns.items()}
     n = integers["lower"].size
     if integers["alignment"].ndim == 0:
@@ -160,9 +160,10 @@ def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
         array = np.asarray(value, object)  # integers beyond 64 bits
     elif array.size and array.dtype.kind not in "iu":
         raise _fault(f"{name} has the type {array.dtype}, not an integer type.", "Give integers: steps and bytes.")
-    for k in np.flatnonzero(abs(array) > np.iinfo(np.int64).max)[:1]:
-        row = k // int(np.prod(array.shape[1:]))
-        raise _fault(f"row {row} of {name} contains {array.flat[k]:,}, beyond 2^63 − 1.", "Give smaller values.")
+    beyond = np.flatnonzero(abs(array) > np.iinfo(np.int64).max)
+    if beyond.size:
+        row, value = beyond[0] // int(np.prod(array.shape[1:])), int(array.flat[beyond[0]])
+        raise _fault(f"row {row} of {name} contains {value:,}, beyond 2^63 − 1.", "Give smaller values.")
     return array.astype(np.int64)
 
 

@@ -171,15 +171,16 @@ class Plan(model.Plan):
         verdict = self.verify(options.get("graph"))
         checked = self if self.planning is not None else with_certificates(self, verdict)
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
-        bounded: dict[str, Any] = {}  # if the bounds of one plan are from its rows, those of the other are as well
+        with_bounds = None
         if before is not None:
+            # The bounds of a plan file without its graph are computed from its rows. Compute the others equally.
             if getattr(before, "planning", None) is None or (self.planning is None and verdict.examined == "rows"):
-                bounded["bounded"] = with_bounds_of_rows
+                with_bounds = with_bounds_of_rows
             if verdict.ok and not (baseline_verdict := verify_plan(before)).ok:
                 verdict = baseline_verdict
             warnings = [*filter(None, [baseline_warning(self, before)]), *warnings]
             warnings += [f"baseline: {text}" for text in plan_warnings(before)]
-        checks = gate(checked, limits, before, **bounded) if verdict.ok else ()
+        checks = gate(checked, limits, before, with_bounds) if verdict.ok else ()
         return Gate(verdict, checks, tuple(warnings), () if allow_incomplete else self.incomplete)
 
     def compare(self, other: Source) -> Comparison:
@@ -297,7 +298,7 @@ class Gate:
     warnings: tuple[str, ...] = ()
     """Conditions that affect the result, such as a baseline made by another planner."""
     incomplete: tuple[str, ...] = ()
-    """Arenas that omit a part of the graph, unless that is allowed."""
+    """Arenas that omit a part of the graph; empty with ``allow_incomplete``."""
 
     @property
     def ok(self) -> bool:
@@ -308,9 +309,9 @@ class Gate:
         return self.ok
 
     def __repr__(self) -> str:
-        exceeded = [f"incomplete {', '.join(self.incomplete)}"] if self.incomplete else []
-        exceeded += [f"{c.what}{' of ' + c.arena if c.arena else ''}" for c in self.checks if not c.ok]
-        why = str(self.verdict) if not self.verdict.ok else ", ".join(exceeded)
+        failed = [f"incomplete {', '.join(self.incomplete)}"] if self.incomplete else []
+        failed += [f"{c.what}{' of ' + c.arena if c.arena else ''}" for c in self.checks if not c.ok]
+        why = str(self.verdict) if not self.verdict.ok else ", ".join(failed)
         return "<Gate green>" if self.ok else f"<Gate red: {why}>"
 
 

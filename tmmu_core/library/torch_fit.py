@@ -41,7 +41,7 @@ DEFAULT_KINDS = KINDS[:2]  # without offload: a copy to host memory is slow, and
 ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With only 1,000 search
-nodes, some packings exceed a capacity that the live bytes fit. The fit then recomputes up to twice the FLOPs."""
+nodes, some packings exceed a capacity that the live bytes fit, and the fit recomputes up to twice as many FLOPs."""
 LOWER_PERCENT = 96  # if a GPU's allocator cannot run a plan, the next one has at most this percentage of its extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
@@ -115,14 +115,14 @@ class TorchFit(Fit[Plan]):
         """Suggested changes of the request if nothing fits, limited to moves that a PyTorch step can run."""
         if self.answer == "fits":
             return ()
-        steps = [step for step in self.fitted.next_steps if not step.startswith("allow ")]
-        steps[0] += " plus the reserve" * bool(self.reserve)
+        capacity, *others = [text for text in self.fitted.next_steps if not text.startswith("allow ")]
+        capacity += " plus the reserve" * bool(self.reserve)
         if not self.fitted.over_bytes:  # the allocator of a GPU cannot run the plan within the capacity
-            steps[0] = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a larger capacity"
-        others = [kind for kind in KINDS if kind not in self.fitted.allowed.kinds]
-        steps += [f"allow {', '.join(others)}"] * bool(others)
-        steps += ['a smaller batch: dims={"batch": (1, 256)}, largest="batch"'] * (self.step.batch > 1)
-        return tuple(steps)
+            capacity = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a larger capacity"
+        kinds = [kind for kind in KINDS if kind not in self.fitted.allowed.kinds]
+        others += [f"allow {', '.join(kinds)}"] if kinds else []
+        others += ['a smaller batch: dims={"batch": (1, 256)}, largest="batch"'] if self.step.batch > 1 else []
+        return (capacity, *others)
 
     @cached_property
     def eager_peak_bytes(self) -> int:
@@ -224,7 +224,7 @@ def largest_size(
     """Return the fit at the largest size of the dimension ``largest`` that fits, or at its smallest size if none fits.
 
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
-    ``fit_step``: from the graph of a step, its device, and optionally a function for the progress, to the fit.
+    ``fit_step(graph, device)`` returns the fit of a step's graph; a third argument is called with the progress.
     The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the best size
     differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
     The search omits the scratch memory of GPU kernels. If the step has any, a second search includes it.
@@ -243,12 +243,12 @@ def largest_size(
         return replace(trace_step(_at_sizes(model, {**upper, name: size})), step_cache=step_cache)
 
     def search(graph_at: Callable[[int], Graph], high: int = high) -> FittedSize:
-        def is_excluded(size: int) -> bool:  # stop the search at once: only a bound can prove it
+        def is_excluded(size: int) -> bool:  # stop the search at once: only the lower bound proves that no plan fits
             return fit_step(graph_at(size), device, lambda *_: False).answer == "cannot"
 
         return bisect_size(Dim(low, high), lambda size: fit_step(graph_at(size), device), is_excluded)
 
-    first = min(max(2, low), high)
+    first = min(max(2, low), high)  # not 1: PyTorch broadcasts an axis of one row
     device = step_at(first).device
     best = search_sizes(lambda size: step_at(size).graph_without_scratch, Dim(low, high), first, (2, 3), search)
     step = step_at(best.size or low)
@@ -342,7 +342,7 @@ def _runs_on_gpu(plan: Any, limit: int) -> bool:
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
     """Fit a step in one memory. If no plan fits, search for the smallest plan.
 
-    On a GPU, smaller plans are tried until the model of the allocator can run one. Without one, the answer is ``open``.
+    On a GPU, smaller plans are tried until the model of the allocator can run one; else the answer is ``open``.
     """
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})

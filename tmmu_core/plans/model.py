@@ -19,7 +19,7 @@ PLAN_SCHEMA = "tmmu_plan/1"
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Count63 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""Numbers of a plan file, which fit into 64 or 63 bits. msgspec checks the lower limit and 63 bits on reading."""
+"""Whole numbers of a plan file: up to 64 bits, and up to 63 bits. On reading, msgspec does not check the 64 bits."""
 
 Places = Literal["slots", "bytes", "sparse"]
 """How offsets are set. ``slots``: aligned prefix sums of the slot sizes (``MapToVirtualAddresses_v1``); ``bytes``: an
@@ -196,7 +196,7 @@ class Plan:
     handoffs: tuple[Handoff, ...] = ()
     """In-place reuses: the possible ones, or only the used ones if the planner places bytes."""
     taken: tuple[bool, ...] = ()
-    """Per in-place reuse, whether the output uses the input's bytes (contract §11); computed if the file has none."""
+    """Per in-place reuse, whether the output uses the input's bytes (contract §11); computed if not given."""
     categories: tuple[str, ...] = ()
     """One of :data:`CATEGORIES` per row in the plan of an allocator's snapshot, else empty."""
 
@@ -233,7 +233,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if len(self.taken) != len(self.handoffs):
-            # The output uses them if its storage has the arena and the offset of the input's storage.
+            # The output uses the input's bytes if the storages of both have one arena and one offset.
             start = np.full(len(self), U64_MAX, np.uint64)
             np.minimum.at(start, self.storage, self.offset)
             places = list(zip(self.arena.tolist(), start[self.storage].tolist(), strict=True))

@@ -120,8 +120,8 @@ def _checks(
     if before is None:
         return [*checks, *map(check_row, plan_gate.gate(plan, limits))]
     # The bounds of a plan file without its graph are computed from its rows. Compute those of the other plan equally.
-    bounded = {"bounded": with_bounds_of_rows} if "rows" in map(_scope, (after, before)) else {}
-    return [*checks, *map(check_row, plan_gate.gate(plan, limits, before.plan, **bounded))]
+    with_bounds = with_bounds_of_rows if "rows" in map(_scope, (after, before)) else None
+    return [*checks, *map(check_row, plan_gate.gate(plan, limits, before.plan, with_bounds))]
 
 
 def _scope(side: Resolved) -> str:

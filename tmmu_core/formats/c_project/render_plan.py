@@ -6,8 +6,8 @@ detects regions that it was not compiled for; ``tensor_layout_hash`` covers the 
 constants are not kept in memory: each use reads them.
 
 A C name is legal in C11 and C++17. It keeps the ASCII letters and digits of the name of a model, memory or tensor, with
-one underscore for each run of other characters. A C name that is already taken gets a number: memory ``A_SIZE`` does if
-memory ``A`` has the macro ``A_SIZE``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
+one underscore for each run of other characters. A C name that is already taken gets a number. Example:
+memory ``A_SIZE``, because memory ``A`` has a macro ``A_SIZE``. Only ``__blob`` and ``__source`` have two underscores.
 """
 
 import hashlib
@@ -218,8 +218,8 @@ def _role(plan: Plan, rows: list[int], constants: Constants) -> str:
     if not rows or any(plan.birth[i] or plan.death[i] != plan.steps for i in rows):
         return "scratch"
     without_bytes = [i for i in rows if plan.tensor_ids[i] not in constants and plan.base_tensor_uids[i] is None]
-    has_bytes = not plan.size[without_bytes].any()
-    return "constant" if has_bytes and roles <= {"parameter", "constant", "buffer"} else "persistent"
+    all_have_bytes = not plan.size[without_bytes].any()
+    return "constant" if all_have_bytes and roles <= {"parameter", "constant", "buffer"} else "persistent"
 
 
 def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> RenderMemoryPlan:

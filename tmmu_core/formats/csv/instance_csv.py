@@ -40,7 +40,7 @@ COLUMN_OF = {name: column for column in COLUMNS for name in (column, *ALIASES.ge
 REQUIRED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "For other column names, use tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
-LAST_STEP = 2**62
+LAST_STEP = 2**62  # maximum step in a file
 LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
 TABLE_HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
@@ -85,7 +85,7 @@ def read_csv(data: bytes, name: str = "") -> PlainInstance:
     rows = rows_of(data)
     line, header = next(rows, (1, None))
     if header is None:
-        raise UnreadableInput("the file is empty", place="line 1", hint=_HEADER_HINT)
+        raise UnreadableInput("the file is empty.", place="line 1", hint=_HEADER_HINT)
     header = [cell.strip() for cell in header]
     position_of: dict[str, int] = {}
     for k, cell in enumerate(header):

@@ -97,9 +97,8 @@ class Comparison:
             return "not comparable"
         if self.identical:
             return "identical"
-        renumbered = np.uint8(1 << KINDS.index("renumbered"))
-        is_renumbered = not self._before_rows and bool(self.kinds.any()) and not (self.kinds & ~renumbered).any()
-        return "diverged in slot numbers only" if is_renumbered else "diverged"
+        has_no_other_kind = np.bitwise_or.reduce(self.kinds) == 1 << KINDS.index("renumbered")
+        return "diverged in slot numbers only" if has_no_other_kind and not self._before_rows else "diverged"
 
     @property
     def invalid(self) -> tuple[str, ...]:
@@ -237,7 +236,8 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
             sides = (side.get((step, source, target)) for side in (one, two))
             yield Difference(f"$.handoffs[{step}, {source!r}, {target!r}]", *sides)
         if len(changed) > MOST_REUSES:
-            yield Difference("$.handoffs", *[f"… {len(changed) - MOST_REUSES:,} more differences"] * 2)
+            more = f"… {len(changed) - MOST_REUSES:,} more differences"
+            yield Difference("$.handoffs", more, more)
     before, after = _metrics(left), _metrics(right)
     for key in sorted({**before, **after}):
         if before.get(key) != after.get(key):

@@ -57,14 +57,14 @@ NUMBERS |= dict.fromkeys(("offset_bytes", "size_bytes", "alignment"), np.uint64)
 Ratio = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
 
 _COUNTS = ("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes", "committed_bytes")
-_KIND_OF: dict[Any, tuple[str, ...]] = {
+_METRICS_OF: dict[Any, tuple[str, ...]] = {
     Count: (*_COUNTS, "activation_bytes_retained", "activation_bytes"),
     Count63: ("allocation_failures", "allocation_time_ns"),
     Ratio: ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"),
     dict[str, Count]: ("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"),
 }
 """Type → metrics of this type (``metrics.plan_metrics``)."""
-_FIELDS = [(name, kind | msgspec.UnsetType, msgspec.UNSET) for kind, names in _KIND_OF.items() for name in names]
+_FIELDS = [(name, kind | msgspec.UnsetType, msgspec.UNSET) for kind, names in _METRICS_OF.items() for name in names]
 _Metrics = msgspec.defstruct("_Metrics", _FIELDS)
 
 
@@ -149,7 +149,7 @@ strict.register_types(_Metrics, _Note, HeadDocument, PlanDocument)  # with the t
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    # The hash does not cover a reader's notes, which are text. A note of another type is of an arena with such a name.
+    # The hash omits the notes of the reader, which are texts. An arena of the same name has a dict, which is hashed.
     reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
@@ -293,7 +293,8 @@ def _places_of(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, 
     else:
         places, reason = "bytes", "no slot has several storages"
     if head.places is not None:
-        places, reason, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
+        places, reason = head.places, ""
+        own_arenas = own_arenas if head.own_arenas is None else head.own_arenas
     if places not in model.PLACES:
         hint = f"It is one of: {', '.join(model.PLACES)}."
         raise UnreadableInput(f'unknown value of "places": {places!r}.', place="$.places", hint=hint)

@@ -60,12 +60,12 @@ class Check:
 
 
 def gate(
-    plan: Plan, limits: Sequence[Limit], before: Plan | None = None, bounded: Callable[[Plan], Plan] = lambda plan: plan
+    plan: Plan, limits: Sequence[Limit], before: Plan | None = None, with_bounds: Callable[[Plan], Plan] | None = None
 ) -> tuple[Check, ...]:
     """Return one check of ``plan`` per limit, in order; for a growth over ``before``, one check per arena.
 
     The growth of the peak is also checked over all arenas. The growth of the lower bound is checked only if both plans
-    have rows, after ``bounded`` has set their lower bounds.
+    have rows; ``with_bounds`` sets the lower bounds for this check.
     Raises ``UnreadableInput`` if a limit that is not a growth names an unknown arena.
     """
     checks: list[Check] = []
@@ -77,7 +77,8 @@ def gate(
         if limit.what != "lower bound growth":
             checks += _growth(plan, limit, before)
         elif _bounds_are_known(plan, before):
-            checks += _growth(bounded(plan), limit, bounded(before))
+            new, old = (plan, before) if with_bounds is None else (with_bounds(plan), with_bounds(before))
+            checks += _growth(new, limit, old)
     return tuple(checks)
 
 

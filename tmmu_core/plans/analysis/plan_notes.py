@@ -33,7 +33,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 
 
 def reuse_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return a warning with the number of permitted in-place reuses that the planner of a plan above optimum misses."""
+    """Return a warning with the number of in-place reuses that are not used; ``()`` if no plan can be smaller."""
     unused = len(plan.taken) - sum(plan.taken) if any(arena.open_bytes for arena in plan.arenas) else 0
     noun = "in-place reuse" if unused == 1 else "in-place reuses"
     return (f"{unused:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if unused else ()
@@ -49,7 +49,7 @@ class Residence:
 
 
 def residences(plan: Plan) -> list[Residence | None]:
-    """Return the residence of each row, or ``None`` for it; an empty list if ``helia`` made no arena of the plan."""
+    """Return each row's residence (``None``: not in the notes); ``[]`` if ``helia`` made no arena of the plan."""
     residence_of: dict[str, Residence] = {}
     notes_of_helia = [notes for arena in plan.arenas if "said_by" in (notes := plan.arena_notes(arena.name))]
     for notes in notes_of_helia:
@@ -75,5 +75,5 @@ class SearchPoint(NamedTuple):
 
 
 def search_progress(plan: Plan, arena: str) -> tuple[SearchPoint, ...]:
-    """Return the recorded search progress for the size of ``arena``, from the greedy start to the last improvement."""
+    """Return the search progress in the notes of ``arena``, from the greedy start to the last improvement."""
     return tuple([SearchPoint(*point) for point in plan.arena_notes(arena).get(PROGRESS_NOTE, ())])

@@ -27,7 +27,7 @@ from tmmu_core.plans.making.plan_rows import reuse_cost
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 from tmmu_core.plans.model import Plan, rows_of_parts
 
-MOST_POINTS = 24
+MOST_POINTS = 24  # maximum number of points of a cost curve
 EFFORT = {"rounds": 4_000, "work": 300_000_000}  # limits of the planner ``reuse`` for each search of a curve
 MOST_STORAGES = 2_000  # maximum number of storages of an arena with engines: the work is quadratic in it
 Cost = Annotated[int, msgspec.Meta(ge=0)]
@@ -45,7 +45,7 @@ class CostlyReuse:
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
-    """Return every penalty that the plan pays, highest cost first; with gaps, of the two rows closest in time."""
+    """Return every penalty that the plan pays, highest cost first; with gaps, between the two rows closest in time."""
     reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         parts = product(rows_of_parts(plan, a), rows_of_parts(plan, b))
@@ -92,9 +92,8 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An engine assignment: the engine of each node, and the costs of waits between engines."""
 
-    engines: dict[
-        str, list[str]
-    ]  # engine → patterns (``*``, ``?``, ``[…]``) of operators or node ids; the first counts
+    engines: dict[str, list[str]]
+    """Engine → patterns (``*``, ``?``, ``[…]``) of operators or node ids; the first engine with a match counts."""
     default: str  # engine of all other nodes
     cost: Cost = 1  # cost of a wait between two engines that are not in ``costs``
     costs: dict[str, Cost] = {}  # ``first>second`` → cost of a wait of the second engine for the first

@@ -1,4 +1,4 @@
-"""Compute the waste ledger (contract §7), and explain the size of a plan by it in two sentences.
+"""Compute the waste ledger (contract §7), and explain the size of a plan in two sentences.
 
 The waste ledger divides the bytes of an arena at every step into five accounts. A *buffer* of a slot is a storage in
 it. A *block* is a slot with a live buffer; its length is the slot's backing (:attr:`.PlanStorages.backing`, the size of
@@ -92,7 +92,9 @@ def _gaps_and_top(s: live_bytes.PlanStorages, in_arena: I64, points: live_bytes.
             events[point].append((change, block_number))
     buffers, live, gap_total = [0] * n, list[int](), 0
 
-    def alignment_gap(lower: int, upper: int) -> int:
+    def alignment_gap(lower: int | None, upper: int | None) -> int:
+        if lower is None or upper is None:
+            return 0
         return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
 
     gaps, top = np.zeros((2, len(points)), np.uint64)
@@ -102,16 +104,15 @@ def _gaps_and_top(s: live_bytes.PlanStorages, in_arena: I64, points: live_bytes.
             buffers[changed] += change
             if was_live == (buffers[changed] > 0):
                 continue
-            at = bisect_left(live, changed)
+            position = bisect_left(live, changed)
             if was_live:
-                del live[at]
-            below, above = live[at - 1 : at], live[at : at + 1]
-            gap_change = sum(alignment_gap(other, changed) for other in below)
-            gap_change += sum(alignment_gap(changed, other) for other in above)
-            gap_change -= sum(alignment_gap(lower, upper) for lower in below for upper in above)
+                del live[position]
+            below = live[position - 1] if position > 0 else None
+            above = live[position] if position < len(live) else None
+            gap_change = alignment_gap(below, changed) + alignment_gap(changed, above) - alignment_gap(below, above)
             gap_total += -gap_change if was_live else gap_change
             if not was_live:
-                live.insert(at, changed)
+                live.insert(position, changed)
         gaps[point], top[point] = gap_total, end[live[-1]] if live else 0
     return gaps, top
 
@@ -240,10 +241,10 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     """Return the gap of an arena and its cause: the largest loss of bytes at the deciding step. O(n) for n rows."""
     plan = in_memory(plan)
     untaken: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
-    for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
+    for (reuse_step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
         row = plan.row_of[source]
         if not taken and plan.arenas[plan.arena[row]].name == arena:
-            untaken[at].append((int(plan.size[row]), source, target))
+            untaken[reuse_step].append((int(plan.size[row]), source, target))
     s, points, summary = storages_of(plan), curve_points_of(plan), plan.arena_of[arena]
     in_arena = np.flatnonzero(s.arena == arena_number(plan, arena))
     ends = (s.offset + s.size)[in_arena]
@@ -258,7 +259,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     missed = {step: sum(size for size, _, _ in untaken[step]) for step in deciding_steps}
     step = min(missed, key=missed.__getitem__)
     lost_bytes = ledger.at(step)
-    lost_bytes["holes"] -= min(lost_bytes["holes"], reserved_bytes(plan, arena))
+    lost_bytes["holes"] -= min(lost_bytes["holes"], reserved_bytes(plan, arena))  # no plan can use reserved bytes
     # The loss by missed reuse is at least the live bytes above the lower bound.
     lost_bytes["reuse"] = max(missed[step], lost_bytes["live"] - (summary.extent_bytes - summary.open_bytes))
     cause = max(CAUSES, key=lost_bytes.__getitem__)
@@ -297,16 +298,16 @@ def _short(name: str) -> str:
 
 def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     """Return the gap and its cause as text. ``is_named``: whether the headline states the size of the arena."""
-    at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
+    step_text, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
-    missed, part = f"{target} does not reuse {source}'s memory in place ({lost})", at
+    missed, place = f"{target} does not reuse {source}'s memory in place ({lost})", step_text
     if gap.cause_bytes > gap.bytes:  # less is live at this step than the lower bound
-        part += f", where {short_bytes(waste_ledger(plan, gap.arena).at(gap.step)['live'])} are live"
+        place += f", where {short_bytes(waste_ledger(plan, gap.arena).at(gap.step)['live'])} are live"
     causes = {
-        "reuse": f"at {at}, {missed if gap.reuse else f'{lost} are not reused in place'}",
-        "holes": f"at {part}, {lost} are free between live tensors",
-        "slot_rounding": f"at {part}, {lost} are unused inside the slots of live tensors",
-        "alignment_gaps": f"at {part}, alignment costs {lost}",
+        "reuse": f"at {step_text}, {missed if gap.reuse else f'{lost} are not reused in place'}",
+        "holes": f"at {place}, {lost} are free between live tensors",
+        "slot_rounding": f"at {place}, {lost} are unused inside the slots of live tensors",
+        "alignment_gaps": f"at {place}, alignment costs {lost}",
         "tail": f"no tensor uses the last {lost}",
     }
     above = f"that is {short_bytes(gap.bytes)} above"

@@ -25,7 +25,7 @@ class PlacementOrder:
 
     storages: tuple[int, ...]  # storage numbers of the plan; the live parts of a buffer with gaps follow each other
     by: str  # sort key: ``birth``, one of ``greedy.ORDERS``, or ``offset`` if the placement order is not known
-    fit: str  # placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` if not known
+    fit: str  # placement rule: ``slot`` (lowest free slot), ``lowest`` (also ``free_list``), ``tightest`` or ``""``
 
     @property
     def is_known(self) -> bool:
@@ -47,8 +47,8 @@ def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> Place
         nonempty, _ = without_empty(problem)
         cols = columns(nonempty)
         sequence = sorted(sorted_storages(cols, order), key=lambda i: cols.fixed[i] < 0)  # fixed offsets come first
-        last = None if nonempty.gaps else 1  # without gaps, a storage has one live part
-        parts = [plan.storage[rows_of_parts(plan, name)[:last]] for name in nonempty.ids]
+        most_parts = None if nonempty.gaps else 1  # without gaps, ``x@part1`` is a tensor, and no live part of ``x``
+        parts = [plan.storage[rows_of_parts(plan, name)[:most_parts]] for name in nonempty.ids]
         if parts and [set(s.offset[part].tolist()) for part in parts] == [{at} for at in place(cols, sequence, fit)]:
             storages = np.concatenate([parts[i] for i in sequence]).tolist()
             empty = [i for i in by_birth(plan, arena) if not s.size[i]]
@@ -73,8 +73,8 @@ class SlotOfStorage:
 
     slot: int
     backing: int
-    largest: int  # row of the largest tenant, the first-born of equal ones; it has the size of the slot
-    occupied_below: tuple[tuple[int, int], ...]  # ``(slot, row of its tenant)`` of the lower slots in use at its birth
+    largest: int  # row of the slot's largest storage (of equal ones, the one born first), which has the slot's size
+    occupied_below: tuple[tuple[int, int], ...]  # ``(slot, row of its storage)`` of the lower slots in use at the birth
 
 
 @dataclass(frozen=True)

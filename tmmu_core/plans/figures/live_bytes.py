@@ -15,7 +15,7 @@ from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 def live_bytes_of(birth: I64, death: I64, size: U64, steps: int | I64) -> U64:
     """Return the sum of ``size`` over the ranges at each step, shape (steps,). Raises ``AllocationOverflow``."""
-    # ``steps``: their number, or ``CurvePoints.steps``
+    # ``steps``: their number; or ``CurvePoints.steps``, with births and deaths as indexes of its points
     step_of = range(steps) if isinstance(steps, int) else steps
     curve = _curve(birth, death, size, len(step_of))
     if curve.dtype == object and (over := np.flatnonzero(curve > U64_MAX)).size:

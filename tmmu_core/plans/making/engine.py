@@ -92,7 +92,7 @@ def solve(
             # The required size is the extent of the undeclared arena in a plan without limits.
             undeclared = str(error.diagnostics["arena"])
             used = {tensor.arena for tensor in graph.tensors if tensor.arena}
-            used -= {"optimizer_state"}  # if this arena is declared, the tensors of the same role move to it
+            used -= {"optimizer_state"}  # declaring it would move the tensors of the role optimizer_state to it
             arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arena_fields(request.arenas)
             with suppress(ContractError):
                 declared = request.with_defaults(graph).but(arenas=arenas)
@@ -224,14 +224,14 @@ def spread_over_memories(
     for number, (region_id, region) in enumerate(by_name):
         arena_of[list(region.offset)] = number
         offsets = [offset for _, offset in sorted(region.offset.items())]
-        of_region, fields = memory[region.memory], ("role", "memory", "source_memory", "alignment", "is_staged")
+        region_memory, fields = memory[region.memory], ("role", "memory", "source_memory", "alignment", "is_staged")
         notes = {"region_id": region_id, **{field: getattr(region, field) for field in fields}}
-        notes |= {"writable": of_region.writable, "origin": of_region.origin}
+        notes |= {"writable": region_memory.writable, "origin": region_memory.origin}
         notes |= {"source_origin": memory[region.source_memory].origin}
         notes |= {"said_by": region.decided_by, "spills": region.spills}
         packings.append(Packing(np.array(offsets, np.uint64), notes=notes))
-        capacity = U64_MAX if of_region.max_size is None else of_region.max_size
-        alignment_bytes = max(platform.min_alignment, of_region.arena_alignment or 1)
+        capacity = U64_MAX if region_memory.max_size is None else region_memory.max_size
+        alignment_bytes = max(platform.min_alignment, region_memory.arena_alignment or 1)
         region_config[region.name] = Arena(capacity, alignment_bytes, config.get(region.memory, Arena()).page_size)
     # helia does not reuse in place. Another planner could do so inside a region, and the lower bounds assume it.
     in_regions = replace(with_reuse.storages, arena=arena_of)

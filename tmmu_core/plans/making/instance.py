@@ -49,9 +49,9 @@ def plan_problem(
     else:
         problems = [replace(p, capacity=U64_MAX) if over_limits else p for p in instance.problems]
         packings = _packings(problems, planner, options, meter)
-    reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
+    reserved_peak = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
     packed_arenas = map(packed_arena, instance.problems, packings)
-    arenas = [replace(packed, extent=max(packed.extent, reserved or 0)) for packed in packed_arenas]
+    arenas = [replace(packed, extent=max(packed.extent, reserved_peak or 0)) for packed in packed_arenas]
     columns = _columns(arenas, instance)
     steps = int(columns["death"].max(initial=1))
     summaries = [summarise(packed, steps) for packed in arenas]
@@ -60,13 +60,14 @@ def plan_problem(
             check_capacity(problem, summary, of_graph=False)
     constraints = _constraints(instance.problems)
     hashed = [[problem.arena, _hashed_rows(problem)] for problem in instance.problems]
+    # The rows alone identify a problem with one arena and no constraints.
     content = hashed[0][1] if len(hashed) == 1 and constraints is None else [hashed, to_builtins(constraints)]
     return assemble(
         arenas,
         summaries,
         started,
         **columns,
-        reserved_peak_bytes=reserved,
+        reserved_peak_bytes=reserved_peak,
         planner=planner,
         planner_options=meter.options(options),
         ir_name=instance.name,

@@ -45,7 +45,7 @@ class BetterPlanner:
 
 
 def better_than(plan: Plan, source: Solution | PlanningResult) -> BetterPlanner | None:
-    """Return the result of a short deterministic search by ``auto``; ``None`` below 1 percent, or without a search."""
+    """Return the result of a short deterministic search by ``auto``; ``None`` if it saves under 1 % or is skipped."""
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
     is_comparable = not plan.own_arenas and plan.places != "sparse" and plan.constraints is None
@@ -131,9 +131,9 @@ def _planned_instance(
 
 
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:
-    """Return the problems with the requested arena settings. Raises ``InvalidIrShapes`` and ``AlignmentViolation``."""
+    """Return the problems with the requested settings. Raises ``InvalidIrShapes`` (arena), ``AlignmentViolation``."""
     names = tuple([problem.arena for problem in problems])
-    capacities_by_name(dict.fromkeys(request.arenas or (), 0), names)
+    capacities_by_name(dict.fromkeys(request.arenas or (), 0), names)  # rejects settings of an unknown arena
     if request.alignment is not None:
         check_alignment(request.alignment, arena=names[0])
     changed = []

@@ -200,17 +200,17 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]
     alignment = arena_alignment[liveness.storages.arena[storage]]
-    if own_arenas:  # the configuration does not contain the alignment
+    if own_arenas:  # ``helia`` sets the alignment of each storage, which the configuration does not contain
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     start_alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     # A view, or a tensor not at the start, has its element size, but at most the alignment of arena and storage.
     is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
-    for at in np.flatnonzero(is_inside).tolist():
-        alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(start_alignment[at]))
-    for at in np.flatnonzero(np.isin(rows, index.annotated)).tolist():
-        declared = tensors[rows[at]].alignment
+    for row in np.flatnonzero(is_inside).tolist():
+        alignment[row] = min(itemsize(tensors[rows[row]].dtype), int(start_alignment[row]))
+    for row in np.flatnonzero(np.isin(rows, index.annotated)).tolist():
+        declared = tensors[rows[row]].alignment
         if declared is not None:
-            alignment[at] = max(declared, int(alignment[at]))
+            alignment[row] = max(declared, int(alignment[row]))
     return alignment
 
 
@@ -314,7 +314,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
 
 
 def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
-    """Raise ``AllocationFailure`` for extents over the quota ``budget`` (contract §4), or ``AllocationOverflow``."""
+    """Raise ``AllocationFailure`` for a total over ``budget`` (contract §4), ``AllocationOverflow`` past 2^64 − 1."""
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))

@@ -134,7 +134,7 @@ def json_text(value: Any) -> str:
 
 
 def option_pairs(texts: list[str]) -> dict[str, Any]:
-    """Return planner options by name, from texts such as ``"budget=100"``. A value that is not JSON is text."""
+    """Return planner options from texts ``KEY=VALUE`` (JSON or text). Raises ``ValueError``, ``UnreadableInput``."""
     options: dict[str, Any] = {}
     for text in texts:
         key, separator, value = (part.strip() for part in text.partition("="))
@@ -199,7 +199,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "",
         "Place all tensors in one arena, as --capacity BYTES does.",
         _parse_flag,
-        lambda on: "1" * on,
+        lambda is_set: "1" if is_set else "",
         flag=True,
     ),
     "page_size": OptionSpec("--page-size", "BYTES", "Page size of every arena [none].", _bytes, link="page"),
