@@ -191,7 +191,7 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         "peak": numbers.step(peak_step, plan.node_at(peak_step)),
         "alive": cells,
         "alive_shown": numbers.of(len(cells), len(alive), "tensor"),
-        "changes": bool((ledger.live != ledger.live[:1]).any()),
+        "live_bytes_vary": bool((ledger.live != ledger.live[:1]).any()),
     }
 
 
@@ -223,7 +223,7 @@ def _checks(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
 def _comparison(comparison: Comparison) -> dict[str, Any]:
     changed = list(islice(comparison.changes(), MOST_CHANGED))
     return {
-        "of": comparison,
+        "result": comparison,
         "sides": totals_text.sides,
         "heads": (("arena", *totals_text.ARENA_FIGURES), ("tensor", "change", *totals_text.TENSOR_FIGURES)),
         "arenas": [totals_text.arena_change(change, comparison) for change in comparison.arenas],

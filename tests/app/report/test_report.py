@@ -38,6 +38,11 @@ def test_ledger_at_the_peak_sums_to_the_extent() -> None:
     assert sum(counts[:5]) == counts[5] == plan.arenas[0].extent_bytes
 
 
+def test_arena_with_constant_live_bytes_is_described() -> None:
+    rows = (("a", "activations", 0, 0, 512, 0, 2), ("b", "activations", 0, 0, 512, 2, 4))
+    assert "activations: the live bytes are the same at every step." in text_of(build_report(plan_of(rows)))
+
+
 def test_failed_verification_lists_its_findings() -> None:
     shown_text = text_of(build_report(plan_of(), verified=RED))
     assert "✗ 1 error" in shown_text
