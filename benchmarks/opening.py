@@ -172,7 +172,7 @@ def without_page(file: Path) -> dict[str, float]:
     made = timed("plan", lambda: make_plan(instance, PlanRequest(planner="slots")))
     timed("explain", lambda: explain_peak(made.plan, None, "table"))
     timed("pack", lambda: pack_plan(made.plan))
-    timed("judge", lambda: tasks.judge(TaskContext(lambda *_: True), None, made.plan, None))
+    timed("judge", lambda: tasks.verify_and_lint(TaskContext(lambda *_: True), None, made.plan, None))
     return found
 
 

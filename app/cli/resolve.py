@@ -34,7 +34,7 @@ from tmmu_core.store.runs import PREFIX
 if TYPE_CHECKING:
     from tmmu_core.store.store import Store
 
-MAX_FINDINGS = 5  # maximum number of findings that commands other than tmmu verify print
+MAX_FINDINGS = 5  # maximum number of findings that commands print, except verify and lint
 
 OPERATORS = dict.fromkeys(("checkpoint", "record"), "UML_OS.TMMU.PlanMemory_v2")
 OPERATORS |= {"apply": "UML_OS.TMMU.ApplyPlan_v1", "export": "UML_OS.TMMU.MapToVirtualAddresses_v1"}

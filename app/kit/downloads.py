@@ -170,13 +170,13 @@ def review_page(shown: Shown, current: Review, link: str) -> bytes:
 
 def report(shown: Shown, baseline: Shown | None, current: Review, *, dark: bool = False, payload: bytes = b"") -> bytes:
     """Return the HTML report. Without a verdict after a minute, :func:`build_report` verifies the plan itself."""
-    job = planning.judgement(shown)
-    judgement = job.result() if job.wait(60) and job.succeeded else None
+    job = planning.verdicts_job(shown)
+    verdicts = job.result() if job.wait(60) and job.succeeded else None
     return build_report(
         shown.solution or shown.plan,
         baseline=None if baseline is None else baseline.solution or baseline.plan,
         title=shown.opened.name,
-        verified=judgement and judgement.verified,
+        verified=verdicts and verdicts.verified,
         budget=shown.choice.budget,
         theme="dark" if dark else "light",
         section=ReviewSection(current, page_jobs.moves_of(shown.choice), payload.decode()),

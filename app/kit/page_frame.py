@@ -265,8 +265,8 @@ def _draw_errors(*cards: dict[str, Any]) -> None:
 
 def mark(shown: Shown) -> str:
     """Return the verdict as HTML, "" if only limits are exceeded; rerun the page when a verdict is ready."""
-    is_small = len(shown.plan) < planning.MAX_JUDGED_HERE
-    job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
+    is_small = len(shown.plan) < planning.MAX_VERIFIED_HERE
+    job = planning.verdicts_job(shown) if is_small else planning.known_verdicts_job(shown)
     if job is None or not job.wait(SECONDS_TO_WAIT if is_small else 0):
         is_drawn = False
 
@@ -274,7 +274,7 @@ def mark(shown: Shown) -> str:
         @st.fragment(run_every=1.0 + len(shown.plan) / TENSORS_DRAWN_PER_SECOND)
         def watch() -> None:
             nonlocal is_drawn
-            if is_drawn and planning.judgement(shown).finished:
+            if is_drawn and planning.verdicts_job(shown).finished:
                 st.rerun()
             is_drawn = True
 
@@ -283,17 +283,17 @@ def mark(shown: Shown) -> str:
             return '<span class="soft">verifying …</span>'
         return f'<span class="bad">✗ invalid: {numbers.count(len(shown.verdict.errors), "error")}</span>'
     try:
-        judgement = job.result()
+        verdicts = job.result()
     except TaskNotFinished as error:
         return f'<span class="bad" title="{markup.esc(error.message)}">✗ not verified</span>'
-    failed = len(judgement.verified.errors) or len(judgement.lint.errors)
-    if judgement.verified.only_over_capacity or (not failed and over_limits(shown.plan, shown.choice.budget)):
+    failed = len(verdicts.verified.errors) or len(verdicts.lint.errors)
+    if verdicts.verified.only_over_capacity or (not failed and over_limits(shown.plan, shown.choice.budget)):
         return ""  # the headline shows the excess
     if failed:
         return f'<span class="bad">✗ {numbers.count(failed, "check")} failed</span>'
-    checks = (*judgement.verified.checked, *judgement.lint.checked)
+    checks = (*verdicts.verified.checked, *verdicts.lint.checked)
     title = markup.esc(f"The plan passes all {len(checks)} checks: {', '.join(checks)}")
-    warnings = len(judgement.lint.warnings)
+    warnings = len(verdicts.lint.warnings)
     rest = f", {numbers.count(warnings, 'warning')}" if warnings else ""
     return f'<span class="ok" title="{title}">✓ verified{rest}</span>'
 
@@ -311,18 +311,18 @@ def facts(shown: Shown) -> list[str]:
 
 def findings(shown: Shown) -> None:
     """Draw the table of errors and warnings, folded if there are only warnings and exceeded capacities."""
-    job = planning.known_judgement(shown)
+    job = planning.known_verdicts_job(shown)
     if job is None or not job.succeeded:
         return
-    judgement = job.result()
+    verdicts = job.result()
     unique: dict[tuple[str, ...], Finding] = {}
-    for finding in (*judgement.verified.findings, *judgement.lint.findings):  # lint repeats findings of the verifier
+    for finding in (*verdicts.verified.findings, *verdicts.lint.findings):  # lint repeats findings of the verifier
         unique.setdefault((finding.message, finding.tensor, finding.other), finding)
     if not unique:
         return
     listed = list(unique.values())
     failed = sum(finding.severity == "error" for finding in listed)
     title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "warning")
-    with st.expander(title, expanded=failed > 0 and not judgement.verified.only_over_capacity):
+    with st.expander(title, expanded=failed > 0 and not verdicts.verified.only_over_capacity):
         frame = pd.DataFrame(listed)[["severity", "rule", "message", "tensor", "other"]]
         tensor_table.show_table(frame, height=min(280, 38 + 28 * len(listed)))

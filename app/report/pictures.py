@@ -21,14 +21,14 @@ Theme = Literal["light", "dark"]
 WIDTH, HEIGHT = 1100, 460
 LEDGER_HEIGHT = 230
 MIN_SIDE, MAX_SIDE = 200, 8_000  # width and height of a picture in pixels
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34  # pixels around the drawing area
 STEP_LABEL_WIDTH, LETTER_WIDTH = 140, 6.6  # pixels for the longest step label and for a letter
 MOST_BOXES, MOST_COLUMNS = 4_000, 1_000
 MIN_NAMED_WIDTH, MIN_NAMED_HEIGHT = 46, 13  # pixels; a smaller box has no name
 OVER = "#D55E00"  # colour of bytes above the capacity
 
 
-LOOKS: dict[Theme, dict[str, str]] = {  # panel: background of the drawing area; ink: colour of lines and marks
+THEMES: dict[Theme, dict[str, str]] = {  # ground: around the drawing area; panel: in it; ink: lines and marks
     "light": {"ground": "#ffffff", "panel": "#f4f6f8", "ink": "#111111", "text": "#333c45"},
     "dark": {"ground": "#0e1117", "panel": "#1a2029", "ink": "#f2f4f6", "text": "#d7dde3"},
 }
@@ -65,7 +65,7 @@ class Sheet:
 
     def horizontal_line(self, position: float, dash: str) -> str:
         """Return a horizontal line at a vertical position, as SVG; ``dash``: pattern of a dashed line, or ""."""
-        stroke = f'stroke="{LOOKS[self.theme]["ink"]}" stroke-width="1.6"' + (
+        stroke = f'stroke="{THEMES[self.theme]["ink"]}" stroke-width="1.6"' + (
             f' stroke-dasharray="{dash}"' if dash else ""
         )
         return f'<path d="M{_LEFT} {self.y(position):.1f}H{self.width - _RIGHT}" {stroke} fill="none"/>'
@@ -86,11 +86,11 @@ class Sheet:
 
     def picture(self, title: str, parts: Sequence[str]) -> Markup:
         """Return the SVG picture of ``parts`` with a title. A picture in a separate file has a background."""
-        look, size = LOOKS[self.theme], f' width="{self.width}" height="{self.height}"'
-        size, ground = (size, f'<rect{size} fill="{look["ground"]}"/>') if self.is_file else ("", "")
+        colours, size = THEMES[self.theme], f' width="{self.width}" height="{self.height}"'
+        size, ground = (size, f'<rect{size} fill="{colours["ground"]}"/>') if self.is_file else ("", "")
         return Markup(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"{size} role="img" '
-            f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="{look["text"]}">{ground}'
+            f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="{colours["text"]}">{ground}'
             f"{''.join(parts)}</svg>"
         )
 
@@ -116,7 +116,7 @@ def arena_picture(
         "lifetimes": f"Lifetimes in {arena}: by first write, {note}",
     }[kind]
     width, height = sheet.area
-    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{LOOKS[sheet.theme]["panel"]}"/>']
+    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{THEMES[sheet.theme]["panel"]}"/>']
     colour_of = colour_of or row_colours(plan, "role")
     colours = {row: colour_of(row) for row, *_ in boxes}
     capacity = summary.capacity_bytes if kind == "map" else numbers.UNLIMITED
@@ -247,7 +247,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
         str(patterns()) if sheet.is_file else "",
         *areas,
         *(sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top),
-        f'<path d="M{peak_x:.1f} {peak_y:.1f}l-5 -9h10z" fill="{LOOKS[sheet.theme]["ink"]}"/>',
+        f'<path d="M{peak_x:.1f} {peak_y:.1f}l-5 -9h10z" fill="{THEMES[sheet.theme]["ink"]}"/>',
         f'<text x="{peak_x + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
         *(sheet.y_label(value / top, numbers.short_bytes(value)) for value in labelled),
         *sheet.step_labels(plan, ledger.steps[rows].tolist()),

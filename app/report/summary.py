@@ -98,7 +98,7 @@ def gate_markdown(
     sizes = [] if before is None else [("baseline", totals(before).extent_bytes)]
     sizes += [("plan", totals(after).extent_bytes), ("lower bound", totals(after).lower_bound_bytes)]
     most = max(1, *(n for _, n in sizes))
-    drawn = [(name, "█" * -(-n * BAR_WIDTH // most), numbers.full_bytes(n)) for name, n in sizes]
+    drawn = [(name, "█" * -(-n * BAR_WIDTH // most), numbers.full_bytes(n)) for name, n in sizes]  # rounded up
     return _rendered(
         "pull_request.md.j2",
         title=after.ir_name or "a graph",

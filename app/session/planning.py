@@ -32,7 +32,7 @@ BEST = "auto"  # the planner of the button "Find the best plan"
 WAIT_SECONDS = 2.5  # seconds that a page waits for a result before it shows progress
 LINEAR_PLANNERS = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
 MAX_LINEAR_HERE = 40_000  # tensors up to which a planner of LINEAR_PLANNERS runs in the server process
-MAX_JUDGED_HERE = 5_000  # tensors below which a plan is verified in the server process: a worker starts slowly
+MAX_VERIFIED_HERE = 5_000  # tensors below which a plan is verified in the server process: a worker starts slowly
 _GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
 """Default values of the settings that apply only to graphs."""
 
@@ -283,22 +283,22 @@ def planners_for(opened: Opened) -> list[str]:
     return [GIVEN, *PLANNERS] if has_offsets else list(PLANNERS)
 
 
-def judgement(shown: Shown) -> Job[tasks.Judgement]:
+def verdicts_job(shown: Shown) -> Job[tasks.Verdicts]:
     """Return the job that verifies and lints a plan."""
     dims = dict(shown.choice.dims) or None
     whole_hash = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
 
-    def judge(progress: Progress) -> tasks.Judgement:
-        if len(shown.plan) < MAX_JUDGED_HERE:
-            return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, whole_hash)
-        return job_table().run_task(progress, tasks.judge, shown.graph, shown.plan, dims, whole_hash)
+    def run(progress: Progress) -> tasks.Verdicts:
+        if len(shown.plan) < MAX_VERIFIED_HERE:
+            return tasks.verify_and_lint(TaskContext(progress), shown.graph, shown.plan, dims, whole_hash)
+        return job_table().run_task(progress, tasks.verify_and_lint, shown.graph, shown.plan, dims, whole_hash)
 
-    return job_table().job(("judge", shown.key), "verifying", judge)
+    return job_table().job(("verdicts", shown.key), "verifying", run)
 
 
-def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
+def known_verdicts_job(shown: Shown) -> Job[tasks.Verdicts] | None:
     """Return the job that verifies a plan; ``None`` if it was not started."""
-    return job_table().known(("judge", shown.key))
+    return job_table().known(("verdicts", shown.key))
 
 
 @memoized

@@ -266,13 +266,13 @@ def report_command(
     Exit code: 0 valid plan, 1 invalid plan.
     """
     from app.report.html_report import build_report, pdf
-    from app.report.pictures import LOOKS
+    from app.report.pictures import THEMES
     from tmmu_core.judge.verifier.verify import verify_plan
 
     formats = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
     format_ = "html" if not Path(output).suffix else console.format_by_ending(output, formats, "html")
-    if theme not in LOOKS:
-        raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
+    if theme not in THEMES:
+        raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, THEMES))
     resolved = resolve.resolve(plan, request)
     resolved_baseline = None if baseline is None else resolve.resolve_side(baseline, request, store, resolved.plan)
     resolve.show_warnings(resolve.warnings_of(resolved_baseline), on_stderr=True)

@@ -26,7 +26,7 @@ REFRESH = 2.0  # seconds between updates of a running sweep
 
 
 def draw(opened_name: str) -> None:
-    """Draw the view, or a hint without a store or runs, or the error of the store. ``opened_name``: default model."""
+    """Draw the view, a hint if there is no store or no run, or the store's error. ``opened_name``: default model."""
     try:
         store = opening.store()
         if store is None:

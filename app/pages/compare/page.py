@@ -122,8 +122,8 @@ def _pick(shown: Shown, chosen: Choice) -> None:
         widget |= {"format_func": lambda name: options.get(name, numbers.shortened(name, 60))}
         st.selectbox("Candidate" if chosen.swapped else "Baseline", names, index=None, **widget)
         hint = "Swap baseline and candidate." if value else "Choose a baseline first."
-        look: dict[str, Any] = {"kind": "secondary", "icon": ":material/swap_horiz:", "help": hint}
-        controls.button("Swap", "swap", {"swapped": not chosen.swapped}, disabled=not value, **look)
+        button: dict[str, Any] = {"kind": "secondary", "icon": ":material/swap_horiz:", "help": hint}
+        controls.button("Swap", "swap", {"swapped": not chosen.swapped}, disabled=not value, **button)
 
 
 def name_of(side: Shown) -> str:
@@ -188,8 +188,8 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
     with_changes, main = np.unique(plan.arena[rows[rows >= 0]]).tolist(), totals_text.main_arena(plan)
     growth = {name: abs(after - before) for name, before, after in totals_text.changed_sizes(comparison.left, plan)}
     # The default is the arena whose size changed most, then one with changed tensors, then the main arena.
-    ranks = [(growth.get(a.name, 0), k in with_changes, a.name == main, a.name) for k, a in enumerate(plan.arenas)]
-    arena = arena_focus.follow_selection(right.plan, max(ranks)[-1] if ranks else "")
+    sort_keys = [(growth.get(a.name, 0), k in with_changes, a.name == main, a.name) for k, a in enumerate(plan.arenas)]
+    arena = arena_focus.follow_selection(right.plan, max(sort_keys)[-1] if sort_keys else "")
     have_graphs = left.solution is not None and right.solution is not None
     layouts = ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])]
     layout = controls.switch("Layout", layouts, default="Overlaid", key="w.how")
@@ -206,7 +206,8 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
                 if layout == "Graphs":
                     graph_page.draw(side, f"graph-{name}")
                 else:
-                    plan_drawing.canvas(handle, key=f"compare-{name}", plan_index=int(side is left), **options)
+                    plan_index = 1 if side is left else 0  # the candidate is the first plan of ``handle``
+                    plan_drawing.canvas(handle, key=f"compare-{name}", plan_index=plan_index, **options)
     arena = arena or arena_focus.arena(right)
     if arena in left.plan.arena_of:
         found = plan_rows.first_difference(left, right, arena)

@@ -9,7 +9,7 @@ import streamlit as st
 from app.kit import controls, downloads, long_work, page_frame
 from app.kit.charts import draw_chart
 from app.pages.plan.page import bars
-from app.report.pictures import HEIGHT, LOOKS, MAX_SIDE, MIN_SIDE, WIDTH, Sheet
+from app.report.pictures import HEIGHT, MAX_SIDE, MIN_SIDE, THEMES, WIDTH, Sheet
 from app.session import page_jobs, planning, review, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, totals_text
@@ -79,7 +79,7 @@ def _pictures(shown: Shown) -> None:
             st.number_input(f"{side.capitalize()} (px)", MIN_SIDE, MAX_SIDE, size, key=f"w.picture.{side}", width=115)
             for side, size in (("width", WIDTH), ("height", HEIGHT))
         )
-        theme = st.selectbox("Theme", list(LOOKS), key="w.picture.theme", width=95)
+        theme = st.selectbox("Theme", list(THEMES), key="w.picture.theme", width=95)
     sheet = Sheet(width, height, theme, is_file=True)
     svg = downloads.picture(shown, kind, arena, sheet)
     source = f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"

@@ -138,7 +138,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
 
 
 def _plan_with_selected_change() -> Candidate | None:
-    """Return the plan with the change selected in the ranking; ``None`` without a selection or a finished plan."""
+    """Return the plan with the change selected in the ranking; ``None`` without a selection or a result."""
     ranking = page_jobs.ranked_changes(state.choice(), _kinds())
     moves = ranking.result().moves if ranking.succeeded else ()
     move = next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)

@@ -59,7 +59,7 @@ def planners(shown: Shown) -> None:
                 failed.append([markup.esc(name), f'<span class="soft">{markup.esc(reason)}</span>'])
         elif is_next:
             running = name, job
-    names = sorted(plans, key=lambda name: (_selects_memories(name), *_best_first(plans[name], name)))
+    names = sorted(plans, key=lambda name: (_selects_memories(name), *_sort_key(plans[name], name)))
     valid = [name for name in names if _status(plans[name]) != INVALID and not _selects_memories(name)]
     st.html(markup.view_title(view_title(shown, plans, valid)))
     if running is not None:  # the page runs again when this planner ends, and starts the next one
@@ -84,7 +84,7 @@ def planners(shown: Shown) -> None:
         note = "optimal" if points[-1].bound == points[-1].extent else "not proven optimal"
         st.html(markup.heading(f"{name}: size and proven bound of {arena} during the search", note))
         fig = search_chart(points, nodes if isinstance(nodes, int) else 0)
-        draw_chart(fig, f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}")
+        draw_chart(fig, f"search.{name}.{arena}.{plan.tmmu_plan_hash.hex()}")
 
 
 def view_title(shown: Shown, plans: dict[str, Plan], best_first: list[str]) -> str:
@@ -100,7 +100,8 @@ def view_title(shown: Shown, plans: dict[str, Plan], best_first: list[str]) -> s
         result = f"reuse cost {figures.reuse_cost:,}"
     elif current_size > size:
         result += f"; {shown.plan.planner} needs {numbers.percent(current_size - size, size)} more"
-    equal = sum(_best_first(plans[name], name)[:3] == _best_first(plans[best], best)[:3] for name in best_first[1:])
+    keys = {name: _sort_key(plans[name], name)[:3] for name in best_first}  # without time and planner
+    equal = sum(keys[name] == keys[best] for name in best_first[1:])
     names = f"{best} and {numbers.count(equal, 'other')} are" if equal else f"{best} is"
     return f"{names} best: {result}"
 
@@ -114,7 +115,7 @@ def _status(plan: Plan) -> str:
     return min((arena.status for arena in plan.arenas), key=WEAKEST_FIRST.index, default=OPTIMAL)
 
 
-def _best_first(plan: Plan, name: str) -> tuple[bool, int, int, int, str]:
+def _sort_key(plan: Plan, name: str) -> tuple[bool, int, int, int, str]:
     """Return the sort key (over a limit, reuse cost, size, time, planner); (False, 0, …) without reuse costs."""
     sums = totals(plan)
     is_over = sums.reuse_cost is not None and bool(over_limits(plan))

@@ -212,7 +212,7 @@ def draw_snapshot(shown: Shown) -> None:
 
 
 def draw_reuse(shown: Shown) -> None:
-    """Draw the view. The curve of cost against capacity needs the packing problem, which a plan file does not have."""
+    """Draw the view Reuse cost. Without a packing problem (plan file), it has no curve of cost against capacity."""
     plan, name = shown.plan, arena_focus.arena(shown)
     arena = plan.arena_of[name]
     cost, bound, capacity = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0, arena.capacity_bytes

@@ -165,7 +165,7 @@ def draw_ranks(graph: Graph) -> None:
     with right:
         ranks = long_work.result(job, "Planning the ranks", failed, source="shard spec")
         if ranks is not None:
-            _draw_ranks(chosen, ranks)
+            _draw_rank_plans(chosen, ranks)
     if ranks is None:
         title.html(markup.view_title("This shard spec cannot be planned" if job.finished else "Planning every rank"))
         return
@@ -252,7 +252,7 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
         )
 
 
-def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
+def _draw_rank_plans(chosen: Choice, ranks: RankPlans) -> None:
     """Draw the button that opens the plan of the selected rank, the heat map, and the table of rank classes."""
     rank, selected = int(ranks.extents.sum(axis=1).argmax()), state.choice().selected_rank
     if selected is not None and selected >= ranks.world_size:

@@ -64,7 +64,7 @@ def _members_weight(members: Iterable[Any], count: int, seen: set[int]) -> float
 
 
 class MemoryCache:
-    """Values by key, up to ``max_bytes``; the least recently used is evicted first. A value counts at most half."""
+    """Values by key, up to ``max_bytes``; the least recently used is evicted first."""
 
     def __init__(self, max_bytes: int) -> None:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()  # key → (value, bytes)
@@ -81,6 +81,7 @@ class MemoryCache:
 
     def put(self, key: Hashable, value: Any) -> None:
         """Store a value, and evict the least recently used values while the cache exceeds its limit."""
+        # At most half of the limit, so that one large value does not evict all others.
         weight = min(int(weight_of(value, set())), self._max_bytes // 2)
         with self._lock:
             self._entries.pop(key, None)
@@ -263,7 +264,7 @@ class JobTable:
     def run_task(self, progress: Progress, task: Task, *arguments: Any) -> Any:
         """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
         job = _job_of_thread.get() or Job("task")
-        visitor = min([*job.visitors], default=visitors.SERVER)
+        visitor = min([*job.visitors], default=visitors.SERVER)  # of several visitors, always the same
         while not self._reserve_worker(visitor, job):
             if not progress("waiting for a free worker", 0, 0):
                 raise TaskNotFinished("the task was stopped before it began.", "Start it again.")

@@ -51,19 +51,19 @@ def measured(
     return measure(data, name, dims, runtime, planned_model=planned)
 
 
-class Judgement(NamedTuple):
+class Verdicts(NamedTuple):
     """Results of the verifier and of lint."""
 
     verified: Verdict
     lint: Verdict
 
 
-def judge(
+def verify_and_lint(
     _: TaskContext, graph: Graph | None, plan_: Plan, dims: Mapping[str, int] | None, whole_hash: bytes | None = None
-) -> Judgement:
+) -> Verdicts:
     """Verify and lint a plan. ``whole_hash``: hash of the whole graph if ``graph`` is that of one rank."""
     verified = verify_plan(plan_, graph, dims=dims, whole_hash=whole_hash)
-    return Judgement(verified, lint_verdict(plan_, graph, verified))
+    return Verdicts(verified, lint_verdict(plan_, graph, verified))
 
 
 def search(

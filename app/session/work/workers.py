@@ -20,7 +20,7 @@ from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.limits import WORKER_BYTES, ceiling
 from tmmu_core.planners.problem import Progress
 
-NICENESS = 10  # lower priority than the server, so that the server answers page requests first
+NICENESS = 10  # lower priority than the server, so that the server handles page requests first
 ENV_RENICE = "TMMU_STAND_BACK"  # with the value 0, workers run at normal priority
 TICK = 0.05  # minimum seconds between two progress messages, and maximum seconds between two checks for a stop
 STOP_TIMEOUT = 20.0  # seconds after which a stopped task that still runs is killed

@@ -10,7 +10,7 @@ import pytest
 from app.cli.main import run
 from app.kit.downloads import PICTURES, picture
 from app.report.html_report import browser, build_report
-from app.report.pictures import LOOKS, Sheet, Theme, arena_picture
+from app.report.pictures import THEMES, Sheet, Theme, arena_picture
 from app.report.summary import markdown
 from app.session import planning
 from app.session.view_state import Choice
@@ -27,14 +27,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-@pytest.mark.parametrize("theme", LOOKS)
+@pytest.mark.parametrize("theme", THEMES)
 def test_drawing_has_the_chosen_size_and_theme(kind: str, theme: Theme) -> None:
     root = ET.fromstring(picture(SHOWN, kind, "activations", Sheet(640, 333, theme, is_file=True)))
     assert (root.get("width"), root.get("height"), root.get("viewBox")) == ("640", "333", "0 0 640 333")
     first = root.find(f"{SVG}rect")
     assert first is not None
-    assert first.get("fill") == LOOKS[theme]["ground"]
-    assert root.get("fill") == LOOKS[theme]["text"]
+    assert first.get("fill") == THEMES[theme]["ground"]
+    assert root.get("fill") == THEMES[theme]["text"]
     for box in root.iter(f"{SVG}rect"):
         x, y, w, h = (float(box.get(side, "0")) for side in ("x", "y", "width", "height"))
         assert x >= 0
@@ -61,10 +61,10 @@ def test_text_and_lines_have_enough_contrast() -> None:
         high, low = sorted((luminance(one), luminance(other)), reverse=True)
         return (high + 0.05) / (low + 0.05)
 
-    for look in LOOKS.values():
-        for ground in (look["ground"], look["panel"]):
-            assert contrast(look["text"], ground) >= 4.5
-            assert contrast(look["ink"], ground) >= 3
+    for colours in THEMES.values():
+        for ground in (colours["ground"], colours["panel"]):
+            assert contrast(colours["text"], ground) >= 4.5
+            assert contrast(colours["ink"], ground) >= 3
 
 
 RESNET = str(SAMPLES / "residual_block.tmmu.json")

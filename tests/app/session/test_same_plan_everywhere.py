@@ -232,9 +232,9 @@ def test_graph_only_option_is_rejected_for_an_instance(
 @pytest.mark.parametrize("sample", ["views", "A"])
 def test_verdict_is_the_same_in_server_and_worker(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(Choice(source=f"sample:{sample}"))
-    monkeypatch.setattr(planning, "MAX_JUDGED_HERE", 0)
-    job = planning.judgement(shown)
+    monkeypatch.setattr(planning, "MAX_VERIFIED_HERE", 0)
+    job = planning.verdicts_job(shown)
     assert job.wait(60)
-    inside = tasks.judge(TaskContext(lambda *_: True), shown.graph, shown.plan, None)
+    inside = tasks.verify_and_lint(TaskContext(lambda *_: True), shown.graph, shown.plan, None)
     assert job.result() == inside
     assert inside.verified.ok
