@@ -45,11 +45,11 @@ def field_hint(error: msgspec.ValidationError, document_type: Any) -> str:
     if match is None:
         return ""
     types = _alternatives(inspect.type_info(document_type))
-    for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", match[3] or ""):
+    for part in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", match[3] or ""):
         inner: list[inspect.Type] = []  # types of the field ``.name`` or of the element ``[…]``
         for kind in types:
             if isinstance(kind, inspect.StructType | inspect.DataclassType):
-                inner += [field.type for field in kind.fields if step == f".{field.encode_name}"]
+                inner += [field.type for field in kind.fields if part == f".{field.encode_name}"]
             elif isinstance(kind, inspect.TupleType):
                 inner += kind.item_types
             elif isinstance(kind, inspect.ListType | inspect.VarTupleType | inspect.DictType):

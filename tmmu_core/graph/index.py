@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, dropwhile
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -314,11 +314,11 @@ def _set_bases(index: GraphIndex) -> None:
     in_cycle = base[ancestor] >= 0
     if not in_cycle.any():
         return
-    tensor, followed = int(in_cycle.argmax()), dict[int, None]()
-    while tensor not in followed:
-        followed[tensor] = None
+    tensor, position = int(in_cycle.argmax()), dict[int, int]()
+    while tensor not in position:
+        position[tensor] = len(position)
         tensor = int(base[tensor])
-    cycle = [*dropwhile(tensor.__ne__, followed), tensor]
+    cycle = [*list(position)[position[tensor] :], tensor]
     names = " → ".join(f"{index.tensor_ids[i]!r}" for i in cycle[: strict.LISTED_NAMES])
     more = " → …" if len(cycle) > strict.LISTED_NAMES else ""
     message = f"these views form a cycle: {names}{more}."

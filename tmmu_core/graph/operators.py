@@ -72,7 +72,7 @@ class Operator:
     base: str = ""
     overload: str = ""
     is_gradient: bool = False  # whether the node is the synthesized backward step of the operator
-    is_unknown: bool = False  # whether the operator is not in the table; a node without a name counts as a copy
+    is_unknown: bool = False  # whether the operator has a name that is not in the table
 
     @property
     def is_elementwise(self) -> bool:
@@ -110,15 +110,15 @@ def operator_of(instr: str) -> Operator:
         namespace, base, overload = one_word_parts(match[1], match[2])
     else:
         namespace, base, overload = _parts(text)
-    words = {table_spelling(word) for word in re.split(r"::|\.", namespace) if word}
+    namespaces = {table_spelling(word) for word in re.split(r"::|\.", namespace) if word}
     name = table_spelling(base)
     entry = TABLE.get(f"{name}.{table_spelling(overload)}") or TABLE.get(name)
-    for family, namespaces in (("hlo", HLO), ("aten", ATEN)):
-        if words & namespaces:
+    for family, namespaces_of_family in (("hlo", HLO), ("aten", ATEN)):
+        if namespaces & namespaces_of_family:
             entry = TABLE.get(f"{family}:{name}", entry)
-    if not words <= NAMESPACES:
+    if not namespaces <= NAMESPACES:
         entry = None
-    elif words & COMMUNICATION:
+    elif namespaces & COMMUNICATION:
         entry = TABLE["allreduce"]
     known = entry or Operator()
     cost, traits = ("", known.traits - {"elementwise", "random"}) if is_gradient else (known.cost, known.traits)
@@ -136,18 +136,18 @@ def one_word_parts(namespace: str, rest: str) -> tuple[str, str, str]:
 def _parts(text: str) -> tuple[str, str, str]:
     """Return namespace, base name and overload of a name with dots and colons."""
     namespace, colons, rest = text.rpartition("::")
-    words = [word for word in rest.split(".") if word]
-    if not words:
+    parts = [part for part in rest.split(".") if part]
+    if not parts:
         return text, text, ""
     base = 0  # position of the base name
-    while not colons and base < len(words) - 1 and table_spelling(words[base]) in NAMESPACES:
+    while not colons and base < len(parts) - 1 and table_spelling(parts[base]) in NAMESPACES:
         base += 1
-        if words[base - 1] in ("aten", "prims"):
-            break  # the next word is the operator, even if it is also a namespace word
-    namespace = namespace if colons else ".".join(words[:base])
-    if "modules" in words[:base] and base < len(words) - 1:
+        if parts[base - 1] in ("aten", "prims"):
+            break  # the next part is the operator, even if it is also the name of a namespace
+    namespace = namespace if colons else ".".join(parts[:base])
+    if "modules" in parts[:base] and base < len(parts) - 1:
         base += 1  # torch.nn.modules.rnn.LSTM: skip the module file `rnn`
-    return namespace, words[base], ".".join(words[base + 1 :])
+    return namespace, parts[base], ".".join(parts[base + 1 :])
 
 
 ROWS = """\

@@ -53,8 +53,8 @@ def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | Non
             while name:
                 members.setdefault(name, []).append(k)
                 name = name.rpartition("/")[0]
-        for name, steps in sorted(members.items()):
-            between = next((expected for expected, k in enumerate(steps, steps[0]) if expected != k), None)
+        for name, positions in sorted(members.items()):
+            between = next((expected for expected, k in enumerate(positions, positions[0]) if expected != k), None)
             if between is not None:
                 message = f"the node {plan.execution_order[between]!r} runs between the nodes of the scope {name!r}"
                 hint = "add an execution_order that keeps them together"

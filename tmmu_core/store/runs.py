@@ -161,7 +161,7 @@ class GrowthCauses:
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs of the last run's :attr:`.Run.series`, and the latest run of each other commit; oldest first."""
+    """Return the runs of the last run's :attr:`.Run.series`; for a commit without one, its latest run. Oldest first."""
     series_commits = {run.commit for run in runs if run.series == runs[-1].series}
     latest = {run.commit: run for run in runs if run.commit not in series_commits}
     return tuple(run for run in runs if run.series == runs[-1].series or run is latest.get(run.commit))

@@ -13,10 +13,10 @@
 A level other than a range is omitted if it contains all nodes of its parent, or a single node. Ranges follow the
 execution order, so that the edges between them form no cycle.
 
-The visible part has one vertex for each collapsed level, or is the neighbourhood of one vertex. A *vertex* is a node, a
-closed level, all graph inputs (loaded in one step), or a requested tensor without producer. An *edge* holds the tensors
-that one vertex writes and another reads. A tensor that only nodes of one vertex write and read is on no edge; the
-vertex counts these tensors. Two levels that read from each other have two edges.
+The visible part is the whole graph or the neighbourhood of one vertex. A *vertex* is a node, a closed level, all graph
+inputs (loaded in one step), or a requested tensor without producer. An *edge* holds the tensors that one vertex writes
+and another reads. A tensor that only nodes of one vertex write and read is on no edge; the vertex counts these tensors.
+Two levels that read from each other have two edges.
 """
 
 from collections import Counter, defaultdict
@@ -74,14 +74,14 @@ class Tree:
         """The levels that are ranges of nodes."""
         return frozenset([path for path in self.paths if _is_range(path)])
 
-    def levels_to_open(self, max_boxes: int) -> frozenset[Path]:
-        """Return all levels down to a depth: the greatest depth with at most ``max_boxes`` visible boxes."""
+    def levels_to_open(self, max_vertices: int) -> frozenset[Path]:
+        """Return all levels down to a depth: the greatest with at most ``max_vertices`` nodes and closed levels."""
         below: list[list[int]] = [[] for _ in self.paths]
         for level, parent in enumerate(self.parent.tolist()[1:], 1):
             below[parent].append(level)
         direct = np.bincount(self.of_node, minlength=len(below)).tolist()
-        boxes, opened, closed = len(below[0]) + direct[0], set[Path](), below[0]
-        while closed and (boxes := boxes + sum(len(below[k]) + direct[k] - 1 for k in closed)) <= max_boxes:
+        count, opened, closed = len(below[0]) + direct[0], set[Path](), below[0]
+        while closed and (count := count + sum(len(below[k]) + direct[k] - 1 for k in closed)) <= max_vertices:
             opened |= {self.paths[k] for k in closed}
             closed = [child for k in closed for child in below[k]]
         return frozenset(opened)
@@ -96,7 +96,8 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     for path in modules.paths:
         for depth, part in enumerate(path):
             below.setdefault(path[:depth], set()).add(starred(part))
-    one_family = {path for path, names in below.items() if path and len(names) == 1 and (path, *names) in families}
+    # Modules that contain only blocks of one family
+    one_family = {path for path, name in families if path and below[path] == {name}}
     module_levels = []
     for path in modules.paths:
         block = block_of(path, families)

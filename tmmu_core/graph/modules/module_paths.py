@@ -164,7 +164,8 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
         inputs = index.inputs_of(node).tolist()
         owners = [owner[t] for t in inputs if owner.get(t)]
         if owners:
-            by_node[node], is_final[node] = _common(owners) or max(owners, key=lambda path: (len(path), path)), True
+            deepest = max(owners, key=lambda path: (len(path), path))  # for parameters without a common module
+            by_node[node], is_final[node] = _common(owners) or deepest, True
             if all(t in owner for t in inputs):  # a transposed weight belongs to the module of the weight
                 owner.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
             continue

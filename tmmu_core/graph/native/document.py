@@ -136,7 +136,8 @@ def refuse_many_values(data: bytes, compressed_bytes: int = 0) -> None:
     need sixty bytes in memory. The number of values is estimated: in CBOR from the length and from bytes that can begin
     a list or a map, else from commas, opening brackets and lines.
     """
-    default = max(limits.VALUES.default, 2 * compressed_bytes or len(data) // 2)  # a large file has a larger default
+    # A large file has a larger default: two values per compressed byte, or one per two bytes.
+    default = max(limits.VALUES.default, 2 * compressed_bytes if compressed_bytes else len(data) // 2)
     ceiling = limits.ceiling(limits.VALUES, default)
     if len(data) <= ceiling:
         return

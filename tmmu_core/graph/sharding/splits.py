@@ -75,11 +75,11 @@ def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> 
         new_axis = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
     elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
         new_axis = axis if shape[axis] > 1 else None
-    elif prod(before) == prod(shape):
-        ahead = prod(before[:axis]) * outer
-        new_axis = next((k for k in range(len(shape)) if prod(shape[:k]) <= ahead < prod(shape[: k + 1])), None)
-        outer = ahead // prod(shape[:new_axis]) if new_axis is not None else 1
-    else:
+    elif prod(before) == prod(shape):  # a reshape
+        blocks = prod(before[:axis]) * outer  # equal parts of the elements, each with all rows of the split axis
+        new_axis = next((k for k in range(len(shape)) if prod(shape[:k]) <= blocks < prod(shape[: k + 1])), None)
+        outer = blocks // prod(shape[:new_axis]) if new_axis is not None else 1
+    else:  # a reduction or a broadcast: axes count from the end, or from the start
         from_end = axis + len(shape) - len(before)
         new_axis = next((k for k in (from_end, axis) if 0 <= k < len(shape) and shape[k] == size), None)
     return None if new_axis is None else read._replace(shape=shape, axis=new_axis, outer=outer)
@@ -168,7 +168,8 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
                 implicit.append(i)
     if spec.following_kinds:
         # Tensors with a split of one axis, except vectors, and those to which nodes propagate it.
-        sharded = {i: Sharded(shapes[i], *s[0]) for i, s in enumerate(splits) if s and len(s) == 1 < len(shapes[i])}
+        single = ((i, s[0]) for i, s in enumerate(splits) if s is not None and len(s) == 1)
+        sharded = {i: Sharded(shapes[i], *pair) for i, pair in single if len(shapes[i]) > 1}
         for node in graph.nodes:
             operator = operator_of(node.instr)
             reads = [sharded.get(known[name], Sharded(shapes[known[name]], -1)) for name in node.inputs]
