@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tmmu
+from tmmu_core.base.limits import overridden
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import saved_graph
 from tmmu_core.formats.pytorch.torch_module import import_torch, read
@@ -179,3 +180,6 @@ def test_notes_name_programs_that_pytorch_cannot_trace() -> None:
         notes[name] = tmmu.plan(saved(torch.export.export(module(), inputs()))).notes.get("read")
     untraced = "PyTorch cannot trace this program: its forward pass is planned as saved."
     assert notes == {"cond, first branch": None, "while_loop": untraced}
+    with overridden({"trace-seconds": 1}):
+        note = tmmu.plan(saved(torch.export.export(module(), inputs()))).notes.get("read")
+    assert str(note).startswith("PyTorch did not trace this program in 1 s (--max-trace-seconds)")

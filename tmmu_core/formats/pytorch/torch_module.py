@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base import limits
-from tmmu_core.base.child_process import limit_process, run_module, serve
+from tmmu_core.base.child_process import ended_by_limit, limit_process, run_module, serve
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, installed, need
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refusal
 from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
@@ -110,11 +110,14 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     if installed("torch"):
         seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
         request = json.dumps({"name": stem, "point": point}).encode()
+        reason = f"PyTorch did not trace this program in {seconds} s (--max-{limits.TRACE_SECONDS.name})"
         try:
             child = run_module(__name__, [str(seconds), str(memory)], request + b"\n" + data, seconds + 10)
+            if not ended_by_limit(child.returncode):
+                reason = "PyTorch cannot trace this program"
             traced = str(json.loads(child.stdout)["graph"])
         except (subprocess.TimeoutExpired, OSError, ValueError, KeyError):
-            reason = "PyTorch cannot trace this program"
+            pass
         else:
             return with_dims(native_file.decode(traced.encode(), stem), program, envelopes)
     return msgspec.structs.replace(saved, notes=(f"{reason}: its forward pass is planned as saved.",))
