@@ -2,9 +2,8 @@
 
 Input above a limit is rejected with an error that names the limit. Exceptions: above ``TRACE_*`` a program is planned
 as saved, above ``*_WORKERS`` the explorer delays tasks, and above ``KEPT_BYTES`` and ``SHELF_BYTES`` it evicts cached
-values and files. No other limit changes a plan.
-``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a caller of the library uses
-:func:`overridden`.
+values and files. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a caller of
+the library uses :func:`overridden`.
 """
 
 import os

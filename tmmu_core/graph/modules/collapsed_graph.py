@@ -96,8 +96,7 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     for path in modules.paths:
         for depth, part in enumerate(path):
             below.setdefault(path[:depth], set()).add(starred(part))
-    # Modules that contain only blocks of one family
-    one_family = {path for path, name in families if path and below[path] == {name}}
+    one_family = {path for path, name in families if path and below[path] == {name}}  # modules of only its blocks
     module_levels = []
     for path in modules.paths:
         block = block_of(path, families)
@@ -119,6 +118,7 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     parents = [next((number[path[:d]] for d in range(len(path) - 1, 0, -1) if path[:d] in number), 0) for path in paths]
     blocks = [0] * len(paths)
     for level, path in enumerate(paths):
+        # The path without the phase and the levels of families
         plain = tuple([part for part in path[1 if several_phases else 0 :] if not part.startswith(REPEATED)])
         if plain and path[-1] == plain[-1] and (plain[:-1], starred(plain[-1])) in families:
             blocks[parents[level]] += 1

@@ -26,10 +26,7 @@ class FinishedPlan(NamedTuple):
 
 
 def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **options: Any) -> FinishedPlan:
-    """Return ``plan`` with its verdict; ``options``: of :func:`.verify_plan`.
-
-    If the plan is not ``complete`` (a digest), only its figures and remarks are checked.
-    """
+    """Return ``plan`` with its verdict. If it is not ``complete`` (a digest), only figures and remarks are checked."""
     if complete:
         verdict = verify_plan(plan, graph, **options)
     else:
