@@ -162,8 +162,8 @@ def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
         raise _fault(f"{name} has the type {array.dtype}, not an integer type.", "Give integers: steps and bytes.")
     beyond = np.flatnonzero(abs(array) > np.iinfo(np.int64).max)
     if beyond.size:
-        row, value = beyond[0] // int(np.prod(array.shape[1:])), int(array.flat[beyond[0]])
-        raise _fault(f"row {row} of {name} contains {value:,}, beyond 2^63 − 1.", "Give smaller values.")
+        row, number = beyond[0] // int(np.prod(array.shape[1:])), int(array.flat[beyond[0]])
+        raise _fault(f"row {row} of {name} contains {number:,}, beyond 2^63 − 1.", "Give smaller values.")
     return array.astype(np.int64)
 
 

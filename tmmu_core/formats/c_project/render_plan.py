@@ -6,8 +6,8 @@ detects regions that it was not compiled for; ``tensor_layout_hash`` covers the 
 constants are not kept in memory: each use reads them.
 
 A C name is legal in C11 and C++17. It keeps the ASCII letters and digits of the name of a model, memory or tensor, with
-one underscore for each run of other characters. A C name that is already taken gets a number. Example:
-memory ``A_SIZE``, because memory ``A`` has a macro ``A_SIZE``. Only ``__blob`` and ``__source`` have two underscores.
+one underscore for each run of other characters. A C name that is already taken gets a number, such as that of memory
+``A_SIZE`` if memory ``A`` has the macro ``A_SIZE``. Only the suffixes ``__blob`` and ``__source`` contain ``__``.
 """
 
 import hashlib

@@ -25,7 +25,7 @@ class PlacementOrder:
 
     storages: tuple[int, ...]  # storage numbers of the plan; the live parts of a buffer with gaps follow each other
     by: str  # sort key: ``birth``, one of ``greedy.ORDERS``, or ``offset`` if the placement order is not known
-    fit: str  # placement rule: ``slot`` (lowest free slot), ``lowest`` (also ``free_list``), ``tightest`` or ``""``
+    fit: str  # rule: ``slot`` (lowest free slot), ``lowest`` (also for ``free_list``), ``tightest``; ``""``: unknown
 
     @property
     def is_known(self) -> bool:
