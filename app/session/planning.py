@@ -200,7 +200,7 @@ def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash
-    quick_request = request_of(full, opened).but(planner=DEFAULT_PLANNER, options={})
+    quick_request = request_of(full, opened).but(planner=DEFAULT_PLANNER, options={})  # for hashes and graph
     quick = make.make_plan(planning_input(opened), quick_request, lambda *_: True, over_limits=True)
     if any(getattr(quick.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
         return False
@@ -223,7 +223,7 @@ def baseline_of(choice: Choice) -> Choice | None:
         return choice.but(**{kind: value})
     if kind == "order":
         return choice.but(order=None)
-    query = dict(parse_qsl(value.partition("#")[0].split("?", 1)[-1]))
+    query = dict(parse_qsl(value.partition("#")[0].split("?", 1)[-1]))  # of a link, or only its query
     if kind == "link" and "graph" in query:
         return from_query(query)[0]
     graph_fields = ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")

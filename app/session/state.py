@@ -39,7 +39,7 @@ def session() -> Session:
 
 
 def begin(sources: tuple[str, ...] = ()) -> bool:
-    """Read the link on the first run of a session; return whether this is the first run."""
+    """On the first run of a session, read the link, else open ``sources``; return whether this is the first run."""
     if _SESSION in st.session_state:
         return False
     query = st.query_params.to_dict()

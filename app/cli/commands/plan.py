@@ -55,7 +55,7 @@ def plan_command(
         if not isinstance(opened, Graph):
             raise UsageError("--engines needs a graph.", "Pass a model file, or set reuse_penalties in the instance.")
         opened = engine_instance(opened, read_engines(console.read_input(engines), engines), request)
-        request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)  # not of instances
+        request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)  # only for graphs
     if isinstance(opened, Plan | Trace):
         hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
         raise UsageError(f"{graph} contains a finished plan.", hint)

@@ -116,10 +116,9 @@ def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_js
     if as_json:
         write_json({"ok": not has_error, **more, "findings": findings})
     else:
-        print_lines(*headlines)
         rows = [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings]
+        print_lines(*headlines, *([""] if rows else []))
         if rows:
-            print_lines("")
             table(("severity", "rule", "arena", "step", "finding"), rows)
         show_warnings(more["warnings"])
     return FINDING if has_error else SUCCESS

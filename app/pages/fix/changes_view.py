@@ -174,7 +174,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
 
 def _buttons(shown: Shown, preview: Candidate, capacity: Capacity) -> None:
     def apply() -> None:
-        if all(move.kind == "planner" for move in preview.moves):
+        if all(move.kind == "planner" for move in preview.moves):  # these moves select the best planner
             state.choose(**planning.best_plan_changes(shown.choice), baseline=page_jobs.baseline_link(shown.choice))
         else:
             state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))

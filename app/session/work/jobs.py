@@ -44,7 +44,7 @@ def weight_of(value: Any, seen: set[int]) -> float:
     if isinstance(value, str | bytes | int | float):
         return sys.getsizeof(value)
     if isinstance(value, np.ndarray):
-        return sys.getsizeof(value) if value.base is None else value.nbytes
+        return sys.getsizeof(value) if value.base is None else value.nbytes  # getsizeof omits the data of a view
     if isinstance(value, pd.DataFrame):
         return float(value.memory_usage(deep=len(value) < 1_000).sum())
     own = float(sys.getsizeof(value, 64))

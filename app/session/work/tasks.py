@@ -38,7 +38,7 @@ def plan(context: TaskContext, subject: Graph | PlainInstance, request: PlanRequ
     def improved(arena: str, nodes: int, extent: int, bound: int) -> None:
         context.found((arena, SearchPoint(nodes, extent, bound)))
 
-    progress = partial(context.progress)
+    progress = partial(context.progress)  # a callable that can have an attribute
     vars(progress)["improved"] = improved  # the planner calls this attribute of its progress callback
     return make_plan(subject, request, progress, over_limits=True)
 

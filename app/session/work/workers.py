@@ -103,11 +103,11 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
 
     def watch() -> None:
         try:
-            connection.recv_bytes()
+            connection.recv_bytes()  # the message "stop"
             stopped.set()
-            connection.recv_bytes()
+            connection.recv_bytes()  # blocks until the server closes the connection
         except (EOFError, OSError):
-            os._exit(1)  # the server closed the connection
+            os._exit(1)
 
     def progress(doing: str, done: int, of: int) -> bool:
         nonlocal next_message
