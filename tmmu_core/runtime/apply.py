@@ -265,7 +265,7 @@ def apply_plan(
         arenas[arena.name] = handle
     base_of_arena = np.array([arenas[arena.name].base_ptr for arena in placed.arenas], np.uint64)
     addresses = base_of_arena[placed.arena] + placed.offset
-    for k in np.flatnonzero(addresses % placed.alignment)[:1].tolist():
+    for k in np.flatnonzero(addresses % placed.alignment).tolist():
         tensor = placed.row(k)
         place = f"tensor {tensor.tensor_id!r} would lie at address {int(addresses[k]):#x}"
         message = f"{place}, which is not a multiple of {tensor.alignment} B."

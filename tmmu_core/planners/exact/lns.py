@@ -1,4 +1,4 @@
-"""Large neighbourhood search (destroy and repair) after branch and bound, where the extent is near its lower bound.
+"""Large neighbourhood search (destroy and repair) between and after attempts of branch and bound, near the lower bound.
 
 Branch and bound packs from the bottom up and detects an early mistake only at the top. This search keeps the capacity
 fixed, leaves some units out, and repeatedly removes and reinserts units (:mod:`.lns_moves`). It proves nothing; at

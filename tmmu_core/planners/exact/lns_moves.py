@@ -249,7 +249,7 @@ def destroy_and_repair(state: LnsState, capacity: int, iterations: int, mean_des
     every = max(iterations // REWEIGHTINGS, 1)
     while search.omitted and progress[ITERATION] < iterations and not stop[0]:
         units, kept = search.destroy(mean_destroyed)
-        by, key = search.draw() % 6, {}  # one of six randomised orders of insertion
+        by, key = search.draw() % 6, {}  # the trait that orders the insertion; 5: random order
         for i in units:
             random = search.draw()
             key[i] = -(random & 0xFFFFF) if by == 5 else -int(search.traits[by][i]) * (64 + (random >> 4) % 33)

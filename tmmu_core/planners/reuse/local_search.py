@@ -211,7 +211,7 @@ class Placement:
 
     def place_cheapest(self, u: int) -> int:
         """Place unit ``u`` at the lowest of its cheapest offsets; return the cost, or −1 if none fits."""
-        self.offset[u], cost = min(self.costs(u), key=lambda found: found[::-1], default=(-1, -1))
+        self.offset[u], cost = min(self.costs(u), key=lambda found: (found[1], found[0]), default=(-1, -1))
         return cost
 
     def cost(self) -> int:
