@@ -73,10 +73,10 @@ class AllocationPlan:
     @property
     def sharing_pairs(self) -> list[tuple[str, str]]:
         """All pairs of tensors in one region, the earlier placed first."""
-        tenants: dict[MemoryRegion, list[str]] = {}
+        names_in: dict[MemoryRegion, list[str]] = {}
         for name, region in self.allocations.items():
-            tenants.setdefault(region, []).append(name)
-        return [pair for names in tenants.values() for pair in combinations(names, 2)]
+            names_in.setdefault(region, []).append(name)
+        return [pair for names in names_in.values() for pair in combinations(names, 2)]
 
     def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
         """Return whether every lifetime has a region and no two tensors that are live together share a byte."""

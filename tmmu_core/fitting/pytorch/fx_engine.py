@@ -164,7 +164,7 @@ class _BackwardStart:
         """Return whether a summand is a new tensor, not the gradient of ``size`` bytes that the caller holds."""
         view = self.tensors[name].view
         covered = None if view is None else view.byte_length  # an expanded tensor covers fewer bytes than its size
-        return {size, fixed_bytes(self.tensors[name]) if covered is None else covered} != {total_bytes}
+        return size != total_bytes or (fixed_bytes(self.tensors[name]) if covered is None else covered) != total_bytes
 
     def _copies_while_summed(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> int:
         """Return how many tensors of a sum's size are live besides the sum while the engine computes it, at most.
@@ -173,8 +173,8 @@ class _BackwardStart:
         """
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         is_new = [self._is_new(*part, total_bytes) for part in in_order]
-        sums = [is_new[0], *[True] * (len(is_new) - 1)]
-        return max([0, *(before + new for before, new in zip(sums, is_new[1:], strict=False))])
+        is_sum_new = [is_new[0], *[True] * (len(is_new) - 1)]  # the sum of the first k + 1 gradients
+        return max([0, *(before + new for before, new in zip(is_sum_new, is_new[1:], strict=False))])
 
     def _add_sum(self, node: Node, outputs: tuple[str, ...], copies: int, size: int) -> None:
         """Let ``node`` write ``outputs``, and scratch memory for ``copies`` tensors of ``size`` bytes."""

@@ -4,8 +4,8 @@ The importer (``formats/pytorch/joint_graph/fx_joint``) folds operators that eag
 runs the functional graph as it is. Only the caller writes in place: it copies new values into buffers after the forward
 pass. Tensors that the caller or the autograd engine holds (inputs, results, tangents, gradients) stay live to the end.
 
-Before, operators that compute the same value are merged, and operators without effect on a compiled step are removed:
-the marks of ``torch.profiler.record_function``, and copies that only scatter operators read.
+Before the graph is read, :func:`merge_equal_nodes` merges operators that compute the same value, and removes operators
+without effect on a compiled step: marks of ``torch.profiler.record_function``, and copies that only scatters read.
 """
 
 import operator
@@ -145,7 +145,7 @@ class _ExecutedReader(JointReader):
     def _begin_backward(self) -> None:
         end = Draft("forward_end", "copy_", self._copy_buffers(), [], "backward")
         order = [self._order_tensor(end)] if end.inputs else []
-        self.nodes += [end] * bool(order)
+        self.nodes += [end] if order else []
         first = len(self.nodes)
         super()._begin_backward()
         self.nodes[first].inputs += order
@@ -285,8 +285,8 @@ def merge_equal_nodes(joint: Any) -> None:
                 last_read[kept] = max(last_read.get(kept, -1), last_read.get(dropped, -1))
         else:
             is_read.update(node.all_input_nodes)
-            for storage in () if node.target is operator.getitem else map(_storages, node.all_input_nodes):
-                last_read.update({address: max(last_read.get(address, -1), position[node]) for address in storage})
+            for row in () if node.target is operator.getitem else map(_storages, node.all_input_nodes):
+                last_read.update({storage: max(last_read.get(storage, -1), position[node]) for storage in row})
     for node in nodes:
         if node in replaced:
             # An operator that replaces another can be replaced itself.

@@ -196,7 +196,7 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
 
 
 def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
-    """Return a new optimizer after a step with the existing gradients: with states, at step ``PLANNED_STEP``.
+    """Return a new optimizer that has run a step with the existing gradients; its step count is ``PLANNED_STEP``.
 
     ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
     """
@@ -284,8 +284,8 @@ def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) 
                 if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors
                     devices = {value.device.type for value in values}
                     group["foreach"] = devices.issubset(_get_foreach_kernels_supported_devices())
-            gradients = [value.grad for value in values if value.grad is not None]
-            with LiveBytes([*values, *tensors_in(optimizer, set()), *gradients]) as storages:
+            gradient_tensors = [value.grad for value in values if value.grad is not None]
+            with LiveBytes([*values, *tensors_in(optimizer, set()), *gradient_tensors]) as storages:
                 before = set(storages.live)
                 optimizer.step()
         except UnreadableInput:

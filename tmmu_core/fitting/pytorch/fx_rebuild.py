@@ -183,7 +183,7 @@ class _Rebuild:
         new = self.graph.node_copy(source, lambda arg: self._new_node_of(arg, renamed))
         new.meta = _meta(source)
         if is_batch_norm_backward(source):
-            new.args = (*new.args[:3], None, None, *new.args[5:])
+            new.args = (*new.args[:3], None, None, *new.args[5:])  # running statistics, unused in training mode
         self.copied.setdefault(source, new)
         if source.op != "call_function":
             self._record_tensor(source, new, {})

@@ -150,8 +150,8 @@ class TorchStep:
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
             )
             names = [*joint.params_spec, *joint.buffers_spec]
-            inputs = [node.meta["desc"] for node in signature_of(joint.graph_module).mutations.values()]
-        written = {desc.target if hasattr(desc, "target") else self.call.input_names[desc.idx] for desc in inputs}
+            mutated = [node.meta["desc"] for node in signature_of(joint.graph_module).mutations.values()]
+        written = {desc.target if hasattr(desc, "target") else self.call.input_names[desc.idx] for desc in mutated}
         shared = _pairs_in_one_storage(_values_by_name(module, self.call), written)
         has_warned, parts = False, _parts(module, read)
         for path in observed.changed:  # the forward pass sets these attributes itself
@@ -288,7 +288,7 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     plain = {path: values for path, values in observed.changed.items() if not fx_state.has_tensors(values[1])}
-    if plain:
+    if plain:  # the next step starts with the attributes that this one set, and must have the same graph
         next_code, next_state = code, fx_state.state_set(module.module, plain)
         with suppress(UnreadableInput), next_state, torch.enable_grad(), trace() as (joint, *_):
             next_code = joint.graph_module.code

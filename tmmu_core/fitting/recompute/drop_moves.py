@@ -1,8 +1,7 @@
 """Moves that drop storages: the common part of recompute moves and offload moves.
 
-A move of either kind is a step from one ``Choice`` to a choice with more drops. Its bytes and its cost are the
-differences between the simulations of the two choices. :func:`recover_choice` reads back the choice that
-``write_graph.py`` wrote into a graph.
+A move of either kind adds drops to a ``Choice``. Its bytes and its cost are the differences between the simulations
+with and without them. :func:`recover_choice` reads back the choice that ``write_graph.py`` wrote into a graph.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,8 +26,8 @@ TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Parts per million of the goal, tried in order, because a planner can need more bytes than are live at the peak."""
-Groups = Iterable[tuple[list[int], Choice]]  # ``DropStep.members`` and ``DropStep.drops`` of each step
-REPORT_EVERY = 64  # a search reports progress once in this number of steps
+Groups = Iterable[tuple[list[int], Choice]]  # ``members`` and ``drops`` of each ``AddedDrops``
+REPORT_EVERY = 64  # a search reports progress once in this number of rounds
 
 
 def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:
@@ -48,19 +47,19 @@ def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> Pla
 
 
 @dataclass(frozen=True, eq=False)
-class DropStep:
-    """A step to a choice with more drops."""
+class AddedDrops:
+    """Drops that are added to a choice, and the simulations without and with them."""
 
     model: RecomputeModel
     members: list[int]  # Recompute: positions of the nodes whose outputs are dropped. Offload: storages.
-    drops: Choice  # the drops that the step adds
+    drops: Choice
     old_run: Run
     new_run: Run
 
     def move(
         self, kind: Kind, what: str, why: str, tensors: tuple[str, ...], nodes: tuple[str, ...], **details: Any
     ) -> Move:
-        """Return the step as a move; ``details`` are added to its drops."""
+        """Return the move that adds the drops; ``details`` are further details of the move."""
         old, new = self.old_run, self.new_run
         moved = new.moved - old.moved if kind == "offload" else 0
         cost = Cost(max(0, new.flops - old.flops), moved, max(0, new.extra_steps - old.extra_steps))
@@ -72,28 +71,28 @@ class DropStep:
         return Move(kind, what, why, tensors, nodes, cost, old.total - new.total, details)
 
 
-def steps_through(model: RecomputeModel, initial: Choice, groups: Groups) -> Iterator[DropStep]:
-    """Yield a step for each group. Each starts after the previous one, the first at ``initial``.
+def added_in_turn(model: RecomputeModel, initial: Choice, groups: Groups) -> Iterator[AddedDrops]:
+    """Yield each group as added to ``initial`` and all groups before.
 
-    A group that is impossible without the next one shares its step.
+    A group that is impossible without the next one is added together with it.
     """
     old, new, old_run, together = initial, initial, run(model, initial), list[int]()
     for members, drops in groups:
         new, together = new | drops, together + members
         new_run = run(model, new)
         if new_run.flops < MOST_FLOPS:
-            yield DropStep(model, together, new - old, old_run, new_run)
+            yield AddedDrops(model, together, new - old, old_run, new_run)
             old, old_run, together = new, new_run, []
 
 
-def best_single_steps(
-    model: RecomputeModel, initial: Choice, groups: Groups, key: Callable[[DropStep], int]
-) -> list[DropStep]:
-    """Return the steps that add one group each to ``initial`` and lower the sum of peaks, lowest sum first."""
+def best_added_alone(
+    model: RecomputeModel, initial: Choice, groups: Groups, key: Callable[[AddedDrops], int]
+) -> list[AddedDrops]:
+    """Return the groups that lower the sum of peaks, each added alone to ``initial``; lowest sum first."""
     base = run(model, initial)
-    found = [DropStep(model, group, drops - initial, base, run(model, initial | drops)) for group, drops in groups]
-    lower = [step for step in found if step.new_run.total < base.total]
-    return sorted(lower, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]
+    found = [AddedDrops(model, group, drops - initial, base, run(model, initial | drops)) for group, drops in groups]
+    lower = [added for added in found if added.new_run.total < base.total]
+    return sorted(lower, key=lambda added: (added.new_run.total, key(added)))[:MOST_SINGLE_MOVES]
 
 
 def excess_over_share(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
@@ -105,7 +104,7 @@ def excess_over_share(goal: Capacity, share: int) -> Callable[[Mapping[str, int]
 
 
 def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
-    """Return a function that each step of a search calls: it returns whether to continue, and can report progress."""
+    """Return a function that each round of a search calls: it returns whether to continue, and can report progress."""
     done = 0
 
     def should_continue() -> bool:

@@ -89,7 +89,7 @@ class Run:
     """The result of simulating a choice. An impossible choice has maximum cost and peaks, and one step."""
 
     flops: int  # extra FLOPs
-    moved: int  # bytes copied to the other memory and back
+    moved: int  # bytes copied to the arena ``offload`` and back
     peaks: I64  # shape (arenas,): peak of the live bytes, with persistent storages
     extra_steps: int
     live: I64  # shape (arenas, steps): live bytes at each step (loading is step 0), without persistent storages
@@ -154,7 +154,7 @@ class Tables:
         self.call = native.call_of(
             "recompute",
             delayed=np.zeros(positions, np.bool_),
-            drop_idx=self.totals,
+            drop_idx=self.totals,  # replaced in ``run``, like ``away``
             away=self.gone,
             positions=positions,
             storages=storages,
@@ -188,7 +188,7 @@ class DropWalk:
     """
 
     run: Callable[[int], bool]  # run the node of a position
-    run_again: Callable[[int, int], bool]  # run the node of a position before another; first or again
+    run_again: Callable[[int, int], bool]  # run the node of a position, delayed or again, before another position
     copy_out: Callable[[int, int], bool]  # copy a storage to the other memory after a position, once for all its gaps
     copy_in: Callable[[int, int], bool]  # copy a storage back before a position
 
@@ -344,8 +344,8 @@ class _Execution(DropWalk):
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
     """Return an array of shape (arenas, steps): live bytes at each step, without persistent storages.
 
-    A life ends one step after its last read. If an output reuses its bytes, it ends at that read. A graph output stays
-    live. The generator state of a random node that runs again is live from the first run to the last run.
+    A life ends one step after its last read. If an output reuses the bytes, the life ends at that read. A graph output
+    stays live. The generator state of a random node that runs again is live from the first run to the last run.
     """
     steps = len(lives.node)
     first_life = tables.first_life[: len(lives.storage)]
@@ -380,7 +380,7 @@ def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], 
     excluded = model.saved_or_output[s] & first_life[life] & (~tables.ever[s] | model.is_after_forward[tables.at[t]])
     permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~excluded)
     # Only a step's first permitted input is tried, even if it is too small.
-    permitted = permitted[np.concatenate([[True], t[permitted][1:] != t[permitted][:-1]])[: len(permitted)]]
+    permitted = permitted[np.diff(t[permitted], prepend=-1) > 0]
     # The bytes behind the input may not be free for a larger output.
     fits = model.size[s[permitted]] >= model.size[model.out_idx[model.out_ptr[node[permitted]]]]
     reused = np.zeros(len(lives.storage), np.bool_)

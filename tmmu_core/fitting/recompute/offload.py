@@ -34,7 +34,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
         boundary = peak_boundary(model, base, arena)
         idle = _idle(model, boundary, arena, initial)[: drop_moves.MOST_SINGLE_MOVES].tolist()
         groups += [([s], _offload_choice(model, boundary, s)) for s in idle]
-    yield from map(_move, drop_moves.best_single_steps(model, initial, groups, lambda step: step.members[0]))
+    yield from map(_move, drop_moves.best_added_alone(model, initial, groups, lambda added: added.members[0]))
 
 
 def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
@@ -134,14 +134,14 @@ def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move
         is_offloaded = np.zeros(len(model.size), np.bool_)
         is_offloaded[members] = True
         groups.append((members, Choice(choice.drops[np.isin(choice.storages(model), members)], is_offloaded)))
-    return tuple(map(_move, drop_moves.steps_through(model, initial, groups)))
+    return tuple(map(_move, drop_moves.added_in_turn(model, initial, groups)))
 
 
-def _move(step: drop_moves.DropStep) -> Move:
-    model, drops = step.model, step.drops
+def _move(added: drop_moves.AddedDrops) -> Move:
+    model, drops = added.model, added.drops
     gaps = list(zip(*(column.tolist() for column in drops.pairs), strict=True))
     tensors = tuple(map(model.name_of, sorted({s for _, s in gaps})))
     idle = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
     what = f"offload {some_names(tensors)}, idle for {'at least ' * (len(gaps) > 1)}{idle:,} step" + "s" * (idle > 1)
     nodes = tuple(dict.fromkeys(model.node_id(k) for k, _ in gaps))
-    return step.move("offload", what, WHY, tensors, nodes, steps_idle=idle)
+    return added.move("offload", what, WHY, tensors, nodes, steps_idle=idle)

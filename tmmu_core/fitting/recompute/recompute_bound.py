@@ -101,7 +101,8 @@ class _NodesOfArena:
         def unused(s: int, size: int) -> int:
             return max(0, min(self.size[s], -(-size // self.alignment) * self.alignment) - used[s])
 
-        return max((sum(unused(*row) for row in s.sizes.items()) - s.reused for s in self.live_sets[n]), default=0)
+        needs = (sum(unused(*row) for row in live.sizes.items()) - live.reused for live in self.live_sets[n])
+        return max(needs, default=0)
 
     def least_peak(self, most_before: int) -> int:
         """Return a lower bound of the peak; each c is one of the ``most_before`` nearest nodes before its output."""

@@ -58,7 +58,7 @@ class RecomputeModel:
     movable: Mask  # shape (storages,): whether the storage can be offloaded
     node_flops: I64  # shape (positions,): FLOPs of running the node again; 0 if unknown (then it cannot run again)
     size: I64  # shape (storages,): bytes, rounded up to the arena's alignment
-    arena: I64
+    arena: I64  # shape (storages,): index into ``liveness.arenas``
     saved_or_output: Mask
     """Shape (storages,): whether it is saved for backward or a graph output. It is reused in place only if dropped."""
     is_after_forward: Mask  # shape (positions,): whether the node is not in the forward pass
@@ -121,6 +121,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     operators = [operator_of(node.instr) for node in nodes]
     can_rerun, can_delay = np.zeros((2, len(nodes)), np.bool_)
     for k, (node, operator) in enumerate(zip(nodes, operators, strict=True)):
+        # A node that overwrites only running statistics can run again: its other outputs do not depend on them.
         can_rerun[k] = operator.can_recompute and (not node.in_place_write or "statistics" in operator.traits)
         can_rerun[k] &= not (node.scope or node.unplanned or node.phase == "optimizer" or known_flops[k] is None)
         can_delay[k] = can_rerun[k] and not node.in_place_write and not operator.is_random

@@ -172,7 +172,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
         mask = np.zeros(len(model.node_at), np.bool_)
         mask[nodes] = True
         groups.append((nodes, choice_of(model, at, mask)))
-    yield from map(_move, drop_moves.best_single_steps(model, initial, groups, lambda step: step.new_run.flops))
+    yield from map(_move, drop_moves.best_added_alone(model, initial, groups, lambda added: added.new_run.flops))
 
 
 def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
@@ -186,14 +186,14 @@ def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[M
         nodes_by_operators.setdefault(tuple(map(model.instr, part.tolist())), []).extend(part.tolist())
     nothing = Choice.nothing(model)
     groups = [(group, nothing.dropping(new.drops[np.isin(producers, group)])) for group in nodes_by_operators.values()]
-    return tuple(map(_move, drop_moves.steps_through(model, initial, groups)))
+    return tuple(map(_move, drop_moves.added_in_turn(model, initial, groups)))
 
 
-def _move(step: drop_moves.DropStep) -> Move:
-    model, nodes = step.model, step.members
+def _move(added: drop_moves.AddedDrops) -> Move:
+    model, nodes = added.model, added.members
     storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
     tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
     operators = Counter(map(model.instr, nodes))
     listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
     what = f"recompute {some_names(tensors)} ({listed}{', …' if len(operators) > 4 else ''})"
-    return step.move("recompute", what, WHY, tensors, tuple(map(model.node_id, nodes)))
+    return added.move("recompute", what, WHY, tensors, tuple(map(model.node_id, nodes)))

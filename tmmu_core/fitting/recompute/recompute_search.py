@@ -93,9 +93,9 @@ def nodes_to_recompute(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     node_vertex = np.empty(len(model.node_at), np.int64)
     node_vertex[nodes] = 2 + len(at.present) + np.arange(len(nodes))
     cost = np.concatenate([price[at.present], model.node_flops[nodes]])
-    unit = max(1, int(cost.astype(np.float64).sum()) // SCALED_SUM)
-    keep_price = price[at.present] // unit
-    run_price = model.node_flops[nodes] // unit + 1  # ties keep the storage
+    scale = max(1, int(cost.astype(np.float64).sum()) // SCALED_SUM)
+    keep_price = price[at.present] // scale
+    run_price = model.node_flops[nodes] // scale + 1  # ties keep the storage
     source, sink = 0, 1
     needed = at.present[at.read_later[at.present]]
     # A storage that cannot be dropped costs its price if a recomputed node reads it, unless it is kept anyway.
@@ -189,7 +189,7 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     last[model.in_idx[edges]] = model.reader[edges]
     crossing = np.flatnonzero(in_forward & (last > model.producer))
     # Cuts: −1, local minima of the bytes that cross a position, and the end. In a run of equal values, only the last
-    # before a rise is a minimum. Without a rise, as in a chain of equal tensors, all without a lower neighbour are.
+    # before a rise is a minimum. Without a rise, as in a chain of equal tensors, each without a lower neighbour is one.
     change = np.zeros(forward_end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
     np.subtract.at(change, last[crossing], model.size[crossing])
@@ -202,7 +202,7 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     cuts = np.concatenate([[-1], np.sort(fewest), [forward_end]]).astype(np.int64)
     if len(cuts) < 3:
         return
-    bytes_before = np.zeros(forward_end + 2, np.int64)
+    bytes_before = np.zeros(forward_end + 2, np.int64)  # position → needed bytes that are computed before it
     needed = np.flatnonzero(in_forward & at.read_later)
     np.add.at(bytes_before, model.producer[needed] + 1, model.size[needed])
     bytes_before = np.cumsum(bytes_before)
@@ -285,6 +285,7 @@ class Search:
         """Return the initial point, then cuts at rising prices and cuts of segments; points of cuts have no arrays."""
         found = {b"": self.initial_point}
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
+        # The gap contains the peak, or begins at it and contains another node.
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
         cost = self.model.size * (idle & ~self.initial.offloaded)  # already offloaded storages cost nothing
         costs_in_segments = (

@@ -24,7 +24,7 @@ from tmmu_core.planners.problem import Progress
 
 WHY = "each node reads the same values as before; a node that runs again computes the same values"
 MOST_WORK = 1_500_000  # default maximum number of nodes and storages that a search visits
-MOST_REPEATED = 8  # maximum number of runs of a schedule, per node
+MOST_REPEATED = 8  # maximum number of runs of a schedule, as a multiple of the number of nodes
 MOST_COUNTED = 40  # maximum number of nodes that are counted for the FLOPs of a storage
 SMALL_GOAL = 8  # a goal is not moved if its results have less than ``1 / SMALL_GOAL`` of the excess
 
@@ -50,7 +50,8 @@ class ScheduleProblem:
             for s in row if not self.is_view[k] else ():
                 readers[s].append(k)
         for s, row in enumerate(readers):
-            self.droppable[s] &= not row or not all(self.is_fixed[k] for k in row)
+            if row and all(self.is_fixed[k] for k in row):  # computed once, as a goal
+                self.droppable[s] = False
         self.goals = [
             k
             for k, row in enumerate(self.writes)

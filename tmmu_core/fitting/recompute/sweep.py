@@ -1,4 +1,4 @@
-"""Searches that add drops step by step.
+"""Searches that add drops to a choice, a few at a time.
 
 **Sweeps** drop idle storages from the first step to the last, wherever the live bytes exceed the goal. Dynamic tensor
 rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle storages with
@@ -96,7 +96,7 @@ def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[in
     the goal is later or has fewer bytes, or if fewer bytes are above the goal in total.
     """
     model, arena, initial = search.model, search.arena, search.initial_point.run
-    level = int(initial.peaks[arena] - model.fixed[arena]) - search.excess(initial)
+    level = int(initial.peaks[arena] - model.fixed[arena]) - search.excess(initial)  # the goal, in live bytes
     point = search.simulate(choice)
     useless: set[int] = set()
     position = -1
@@ -283,7 +283,8 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
         changed[arena] = max(changed[arena], peak)
         return search.excess(replace(run, peaks=changed)) > 0
 
-    is_full = peak_in_gap > peaks[max(0, bisect_left(peaks, True, key=exceeds) - 1)]
+    fitting = max(1, bisect_left(peaks, True, key=exceeds))  # number of gaps with room; the lowest always counts
+    is_full = peak_in_gap > peaks[fitting - 1]
     found: dict[int, list[tuple[int, int, int]]] = {}
     """Storage → (position before, position after, recomputing node before or −1) of each gap without room for it."""
     node = np.where(lives.is_rerun[begin], lives.node[begin], -1)
@@ -357,7 +358,7 @@ def _with_operands(idle: list[Idle], search: Search) -> Iterator[list[int]]:
     """Yield, for each idle storage last read by a recomputed node, its drop and, recursively, its operands' drops.
 
     Only operands that are droppable and not read after the peak of the initial choice are included. Without these
-    drops, they would stay live for the recomputation of the storage.
+    drops, the operands would stay live for the recomputation of the storage.
     """
     model = search.model
     for candidate in idle:

@@ -129,7 +129,7 @@ class _Writer(DropWalk):
         is_read = set(self.index.in_idx.tolist())
         unread = [k for k in views if is_read.isdisjoint(self.index.outputs_of(self.node_at[k]).tolist())]
         in_place = sorted({k for k in runs if not self.outputs[k]})  # nodes without storages of their own
-        k = -1
+        k = -1  # the highest position so far
         for position in runs:
             k = max(k, position)
             self._run_views(position, k, views)

@@ -67,7 +67,7 @@ def fit(
         raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
     search = _FitSearch(start, capacity, allowed, Watch(progress), found)
     search.search()
-    # Known properties could improve the answer, except a fit without cost or a proof from before the order search.
+    # Known properties of operators cannot improve a fit without cost, or a proof that precedes the order search.
     fits = search.fits(search.best)
     is_final = not search.best.cost.weight if fits else (search.is_impossible and search.order is None)
     unknown = () if is_final else unknown_operators(start.liveness.timeline, allowed.kinds)
