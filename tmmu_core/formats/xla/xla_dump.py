@@ -191,7 +191,7 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
                 own.phis.update([value] if found[2] else [])
             elif section == "ranges":
                 row = _RANGE.match(line)
-                begin, end = _numbers(row[2], row[3]) if row else (1, 0)
+                begin, end = _numbers(row[2], row[3]) if row else (0, 0)
                 if row and begin <= end:
                     ranges[row[1].removesuffix("{}")] = begin, end
                 elif line.startswith("    "):
@@ -250,8 +250,9 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    Overlapping rows are merged, unless the later row reuses the older one in place, which then ends one step earlier.
-    If a third value begins at this step, they are merged too: a planner could place it on bytes that are still read.
+    Overlapping rows are merged, unless the later row reuses the older row in place: then the older row ends one step
+    earlier. If a third value begins at this step, the two rows are merged, because a planner could otherwise place the
+    third value on bytes that are still read.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth

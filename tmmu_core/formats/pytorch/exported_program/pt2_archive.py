@@ -105,7 +105,7 @@ def read_program(data: bytes | Path) -> Program:
     ranges: dict[str, tuple[int, int]] = {}
     for symbol, bounds in document.range_constraints.items():
         low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
-        ranges[symbol] = low if isinstance(low, int) else 0, high if isinstance(high, int) else schema.LARGEST
+        ranges[symbol] = (low if isinstance(low, int) else 0), (high if isinstance(high, int) else schema.LARGEST)
     tensors = module.graph.tensor_values.values()
     sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
     symbols = dict(pair for size in sizes if (pair := schema.symbol_in(size)))
@@ -161,9 +161,9 @@ def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weigh
     labels = dict(zip(arguments, paths, strict=True)) if len(arguments) == len(paths) else {}
     for k, value in enumerate(module.graph.inputs):
         name = schema.IoSpec(value).tensor if "as_tensor" in value else ""
-        kind, end = next(iter(specs[k].items()), ("", schema.IoSpec())) if k < len(specs) else ("", schema.IoSpec())
+        kind, spec = next(iter(specs[k].items() if k < len(specs) else ()), ("", schema.IoSpec()))
         if name and kind in ROLES:
-            target = end.target or name
+            target = spec.target or name
             member, entry = weights.get(target, ("", schema.Weight()))
             yield InputTensor(name, target, ROLES[kind], name, member, bool(member) and not entry.use_pickle)
         elif name:
@@ -185,7 +185,7 @@ def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
         yield from _leaves(child, f"{path}.{key}" if path else key, depth + 1)
 
 
-def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:
+def _decoded(archive: zipfile.ZipFile, name: str, schema_type: Any) -> Any:
     ceiling = limits.ceiling(limits.UNPACKED_BYTES)
     try:
         with archive.open(name) as member:
@@ -195,7 +195,7 @@ def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:
     if len(data) > ceiling:
         raise limits.limit_error(limits.UNPACKED_BYTES, f"the archive's member {name!r}")
     try:
-        return msgspec.json.decode(data, type=shape)
+        return msgspec.json.decode(data, type=schema_type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         what = f"the exported program is not laid out as PyTorch writes it: {why}."

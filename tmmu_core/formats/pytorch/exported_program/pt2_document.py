@@ -78,7 +78,7 @@ class Meta(msgspec.Struct, frozen=True):
     strides: tuple[Size, ...] = ()
     storage_offset: Size = Size(as_int=0)
     requires_grad: bool = False
-    layout: int = 7
+    layout: int = 7  # PyTorch's number; 7: strided (dense)
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -154,7 +154,7 @@ strict.register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return the value of a size; ``ignore_recorded``: not its value in the example. Raises :class:`SizeUnknown`."""
+    """Return the value of a size; ``ignore_recorded``: evaluate its formula. Raises :class:`SizeUnknown`."""
     if size.as_int is not None:
         value = size.as_int
     elif size.as_expr is None:

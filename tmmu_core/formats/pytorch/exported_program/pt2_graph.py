@@ -108,18 +108,18 @@ class _Reader:
         for operation in self.body.nodes:
             self._operation(operation)
         graph_name_of = {each.target: each.name for each in program.inputs}
-        for kind, end in program.outputs:
+        for kind, spec in program.outputs:
             if kind.endswith("_mutation"):  # a copy of a new value to the buffer or input, unless they share storage
-                target = self._value(graph_name_of.get(end.target, end.target))
-                value = self._value(end.tensor)
+                target = self._value(graph_name_of.get(spec.target, spec.target))
+                value = self._value(spec.tensor)
                 if target.storage != value.storage:
                     copy = _unique(f"{target.id}.updated", self.tensor_ids)
                     updated = msgspec.structs.replace(self.tensors[target.id], id=copy, view=None)
                     self.tensors[copy] = as_view(updated, target.within(target.layout), target.storage)
                     reads = (target.id, value.id)
                     self.add_node(Node(f"copy_to_{target.id}", "copy_", reads, (copy,), inplace="none"), self.scope)
-            elif end.tensor in self.values and not self.tensors[self.values[end.tensor].storage].persistent:
-                self.outputs.append(self.values[end.tensor].id)
+            elif spec.tensor in self.values and not self.tensors[self.values[spec.tensor].storage].persistent:
+                self.outputs.append(self.values[spec.tensor].id)
 
     def _add_inputs(self) -> None:
         # PyTorch saves a storage once. Inputs of equal storage and layout (tied) are one tensor; slices are views.
@@ -268,7 +268,8 @@ class _Reader:
         return flatten
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
-        shape = tuple([int(dim) for dim in self.tensors[tensor].shape[row:]])
+        dims = self.tensors[tensor].shape
+        shape = tuple([int(dim) for dim in (dims[1:] if row else dims)])
         dtype, strides = self.tensors[tensor].dtype, tuple([math.prod(shape[k + 1 :]) for k in range(len(shape))])
         layout = StridedLayout(shape, strides, 0, dtypes.itemsize(dtype))
         return self._own_storage(name, name, layout, dtype, "activation").id

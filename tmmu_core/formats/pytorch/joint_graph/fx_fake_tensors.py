@@ -18,8 +18,8 @@ Layouts and storages are those of PyTorch's real kernels where its fake kernels 
 * On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
 * The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
   in a tensor are replaced by the largest possible length, the width of the padded targets.
-* A kernel that resizes its result keeps the larger storage: the scalar of ``mse_loss`` that of all losses before the
-  reduction, the image of ``col2im`` (``F.fold``) that of larger columns, the CPU's ``embedding_bag`` one index more.
+* A kernel that resizes its result keeps the larger storage: ``mse_loss`` that of all losses before the reduction,
+  ``col2im`` (``F.fold``) that of its columns if they are larger, ``embedding_bag`` on the CPU one more index.
 * If the first argument of ``copy`` or of a scatter operator is a view, the operator copies the whole storage.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
@@ -114,8 +114,8 @@ _joint_graph_patched = partial(
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
-_IN_TRAINING = frozenset({"dropout"})
-"""Operators that keep their decomposition in training. It makes dropout one kernel; eager CPU mode runs three."""
+_FUSED = frozenset({"dropout"})
+"""Operators that their decomposition makes one kernel. Eager mode on the CPU runs three for dropout."""
 
 
 @cache
@@ -211,9 +211,9 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def while_traced(train: bool) -> Iterator[None]:
-    """Context manager: skip reads of values, and trace the operators of eager mode (``train``: one for dropout)."""
-    kept = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
+def while_traced(*, fused_dropout: bool) -> Iterator[None]:
+    """Context manager: skip reads of values, and trace the operators of eager mode, or one operator for dropout."""
+    kept = _IN_PYTHON | _FUSED if fused_dropout else _IN_PYTHON
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
     removed = []  # the decompositions before autograd
     for name in sorted(set(torch.ops.aten) - kept):
@@ -244,7 +244,7 @@ def cudnn_disabled(module: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def while_built() -> Iterator[None]:
-    """Context manager: a model of fake tensors is built and converted (``module.to``). Tied parameters stay tied."""
+    """Context manager to build a model of fake tensors and convert it (``module.to``). Tied parameters stay tied."""
     conversions: dict[tuple[int, int], tuple[Any, ...]] = {}  # ids of function and tensor → both, and the result
 
     def converted(fn: Any, value: Any) -> Any:

@@ -68,7 +68,7 @@ class JointReader(torch.fx.Interpreter):
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
         self.storages: dict[int, tuple[str, StridedLayout | None]] = {}
-        """Address → its first tensor, and the layout of this tensor if it fills the storage without repeats."""
+        """Address of a storage → its first tensor, and the tensor's layout if it fills the storage without repeats."""
         self.id_of: dict[int, str] = {}
         self.values: list[Any] = []  # all values; the references keep their ``id()`` and storage addresses unique
         self.value_of: dict[str, Any] = {}  # tensor id → value
@@ -134,7 +134,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor, and its storage if it is new and larger. Return the ids, the storage first."""
+        """Declare a tensor, and its storage if that is new and larger. Return the ids, the storage first."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -253,7 +253,7 @@ class JointReader(torch.fx.Interpreter):
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
         groups = [[self.id_of[id(leaf)] for leaf in _tensors(each)] for each in leaves]
-        operands = [leaf for each in leaves[flow == "branch" :] for leaf in each]
+        operands = [leaf for each in (leaves[1:] if flow == "branch" else leaves) for leaf in each]
         numbers = sum(not isinstance(leaf, torch.Tensor) for leaf in operands)
         inputs = [len(body.graph.find_nodes(op="placeholder")) - numbers for body in bodies]
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
@@ -297,7 +297,7 @@ class JointReader(torch.fx.Interpreter):
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a dense tensor with the dtype and shape of ``tensor``, or (``row``) of one row of it."""
         value = self.value_of[tensor]
-        dense = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
+        dense = torch.empty(value.shape[1:] if row else value.shape, dtype=value.dtype, device=value.device)
         return self._declare_results(self._unused(name), [dense], [tensor])[0][-1]
 
     def add_node(self, node: Node, scope: str) -> None:

@@ -37,7 +37,7 @@ class RebuiltProgram:
         self.program = program
         self.example: list[torch.Tensor] = []
         self.input_names = [each.label for each in program.inputs if each.role == "input"]
-        self.returned = [end.tensor for kind, end in program.outputs if kind in ("user_output", "loss_output")]
+        self.returned = [spec.tensor for kind, spec in program.outputs if kind in ("user_output", "loss_output")]
         tensors: dict[Any, torch.Tensor] = {}
         for each in program.inputs:
             meta = program.graph.tensor_values[each.name]
@@ -71,16 +71,17 @@ class RebuiltProgram:
         }
         graph_name_of = {each.target: each.name for each in self.program.inputs}
         self._run(self.program.graph, values)
-        for kind, end in self.program.outputs:
+        for kind, spec in self.program.outputs:
             if kind.endswith("_mutation"):
                 with torch.no_grad():
-                    values[graph_name_of.get(end.target, end.target)].copy_(values[end.tensor])
+                    values[graph_name_of.get(spec.target, spec.target)].copy_(values[spec.tensor])
         return [values[name] for name in self.returned if name]
 
     @property
     def is_loss(self) -> bool:
         """Whether the only result is a floating-point scalar, and a parameter needs a gradient."""
-        if not (any(self.returned[:1]) and any(p.requires_grad for p in self.module.parameters())) or self.returned[1:]:
+        is_trained = any(p.requires_grad for p in self.module.parameters())
+        if not is_trained or len(self.returned) != 1 or not self.returned[0]:  # an empty name: no tensor
             return False
         meta = self.program.graph.tensor_values[self.returned[0]]
         return not meta.sizes and _dtype(meta.dtype).is_floating_point

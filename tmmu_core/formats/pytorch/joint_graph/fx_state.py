@@ -53,7 +53,7 @@ def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> I
     with state_restored(module):
         for path, (_, new) in changed.items():
             parent, _, name = path.rpartition(".")
-            module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)
+            module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)  # a copy
         yield
 
 
@@ -125,11 +125,11 @@ def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
 
 
 class ForwardMode(TorchFunctionMode):
-    """Mode that raises ``UnreadableInput`` if code sets the state of a default generator, at the next operator or exit.
+    """Mode that raises ``UnreadableInput`` if code sets the state of a default generator.
 
-    The mode sets a new seed at each operator, so it also detects code that restores an earlier state. The seeds change
-    no result, because a trace draws no numbers. ``tensor.data = value`` writes to the tensor in this mode, because
-    functional tensors ignore the assignment.
+    It raises at the next operator, or on exit. It sets a new seed at each operator, so it also detects code that
+    restores an earlier state. The seeds change no result, because a trace draws no numbers. ``tensor.data = value``
+    writes to the tensor in this mode, because functional tensors ignore the assignment.
     """
 
     seed = FIRST_SEED

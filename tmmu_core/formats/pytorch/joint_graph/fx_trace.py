@@ -75,7 +75,7 @@ def new_leaves(arguments: Any) -> Any:
 
 
 def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
-    """Return a module that returns ``loss`` of the output of ``module``; by default its ``loss``, else the output."""
+    """Return a module that returns ``loss(output)`` of ``module``; by default ``output.loss``, else the output."""
 
     class WithLoss(torch.nn.Module):
         def __init__(self) -> None:
@@ -166,7 +166,7 @@ def exported_joint(
         wholes = [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each.untyped_storage()) for each in parts]
         fake_wholes = list(map(mode.from_tensor, wholes))
         stack.callback(fake_wholes.clear)
-        stack.enter_context(fx_state.state_restored(module))  # PyTorch does not, for a module with several names
+        stack.enter_context(fx_state.state_restored(module))  # PyTorch restores no module with several names
         stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
@@ -174,7 +174,7 @@ def exported_joint(
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
         runs_as_eager = eager and len(real) == len(values) and all(each.device.type == "cpu" for each in real)
-        stack.enter_context(fx_fake_tensors.while_traced(torch.is_grad_enabled() and not runs_as_eager))
+        stack.enter_context(fx_fake_tensors.while_traced(fused_dropout=torch.is_grad_enabled() and not runs_as_eager))
         stack.enter_context(fx_fake_tensors.cudnn_disabled(module))
         stack.enter_context(fx_origins.origins_in_meta(module.module))
         args, kwargs = call.args, call.kwargs
@@ -301,8 +301,8 @@ def trace_error(error: Exception, name: str, module: Any = None) -> UnreadableIn
     own_folder, torch_folder = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
     model = [each for each in frames if not {own_folder, torch_folder} & {*each[0].parents}]
     builtin = [each for each in frames if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
-    at = "".join(f", {path.name}:{number}" for path, number in (model or builtin)[-1:])
-    message = f"{type(error).__name__}{': ' if line else ''}{line}{at}"
+    location = "".join(f", {path.name}:{number}" for path, number in (model or builtin)[-1:])
+    message = f"{type(error).__name__}{': ' if line else ''}{line}{location}"
     files = {path.name for path, _ in frames}
     hint = next((hint for mark, hint in _HINTS.items() if mark in message or mark in files), "")
     reason = " without data" if hint else ""

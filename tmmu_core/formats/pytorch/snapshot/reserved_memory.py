@@ -28,13 +28,14 @@ class Reserved:
     @property
     def peak(self) -> tuple[int, int]:
         """``(step, bytes)`` of the highest value."""
-        at = int(self.size.argmax())
-        return int(self.step[at]), int(self.size[at])
+        k = int(self.size.argmax())
+        return int(self.step[k]), int(self.size[k])
 
     def at(self, step: int) -> int:
         """Return the largest value of the entries at ``step``; if there is none, the value of the previous entry."""
-        first, last = np.searchsorted(self.step, step, side="left"), np.searchsorted(self.step, step, side="right")
-        return int(self.size[max(0, first - (first == last)) : last].max(initial=0))
+        first, end = int(np.searchsorted(self.step, step, "left")), int(np.searchsorted(self.step, step, "right"))
+        first = first if first < end else max(0, first - 1)
+        return int(self.size[first:end].max(initial=0))
 
 
 def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
@@ -46,8 +47,8 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
     start = end - int(change.sum())
     curve = start + np.cumsum(change)
     start -= min(0, start, int(curve.min(initial=0)))  # an incomplete list of segments would give negative values
-    at = np.flatnonzero(change)
-    steps, sizes = events.step[at], start + np.cumsum(change)[at]
+    rows = np.flatnonzero(change)
+    steps, sizes = events.step[rows], start + np.cumsum(change)[rows]
     return Reserved(np.concatenate(([0], steps)), np.concatenate(([start], sizes)))
 
 
@@ -113,10 +114,10 @@ def _segments(blocks: Device) -> tuple[I64, I64, I64, I64, I64] | None:
         live = np.flatnonzero((birth <= changes[k]) & (changes[k] < death))
         live = live[np.argsort(start[live])]
         at_time = np.flatnonzero(times == k)
-        at = np.searchsorted(start[live], blocks.address[at_time], side="right") - 1
-        if not len(live) or at.min(initial=0) < 0:
+        position = np.searchsorted(start[live], blocks.address[at_time], side="right") - 1
+        if not len(live) or position.min(initial=0) < 0:
             return None
-        segment_of[at_time] = live[at]
+        segment_of[at_time] = live[position]
     is_inside = blocks.address + blocks.size <= (start + sizes)[segment_of]
     return (start, sizes, birth, death, segment_of) if is_inside.all() else None
 

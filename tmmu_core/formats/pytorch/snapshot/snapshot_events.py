@@ -221,12 +221,12 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     rows = array("q")
     allocated, reused_at, steps = _add_traced_ranges(events, rows)
     blocks = ((block, segment) for segment in segments for block in segment.blocks if block.state.startswith("active"))
-    for at, (block, segment) in {block.address: (block, segment) for block, segment in blocks}.items():
-        if at is not None and at not in allocated:  # ``read_snapshot`` sets missing addresses
+    for start, (block, segment) in {block.address: (block, segment) for block, segment in blocks}.items():
+        if start is not None and start not in allocated:  # ``read_snapshot`` sets missing addresses
             requested = block.size if block.requested_size is None else block.requested_size
             lane_row = events.lanes.setdefault(lane_of(segment.stream, segment.segment_pool_id), len(events.lanes))
-            end = reused_at.get(at, max(steps, 1))
-            rows.extend((0, end, at, requested, block.stack, lane_row, 0, events.is_recorded))
+            end = reused_at.get(start, max(steps, 1))
+            rows.extend((0, end, start, requested, block.stack, lane_row, 0, events.is_recorded))
     columns = np.frombuffer(rows, np.int64).reshape(-1, 8).T
     columns = columns[:, columns[3] > 0]
     columns = columns[:, np.lexsort((columns[2], columns[0]))]
@@ -239,7 +239,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
 
 
 def _add_traced_ranges(events: Events, rows: "array[int]") -> tuple[set[int], dict[int, int], int]:
-    """Add the live ranges of a trace to ``rows``; return the addresses in use at the end, reuses, number of steps."""
+    """Add a trace's live ranges to ``rows``; return the allocated addresses, ``reused_at``, and the number of steps."""
     # A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
     allocated: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
     reused_at: dict[int, int] = {}  # address → step of its first allocation after step 0

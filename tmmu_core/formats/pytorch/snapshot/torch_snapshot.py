@@ -162,7 +162,7 @@ def history_of(device: Device, stacks: Stacks) -> History:
     columns: dict[str, Any] = vars(device) | arrays | {"phase": phase[order], "reserved": reserved}
     columns |= {"lines": stacks.lines, "paths": stacks.paths, "ids": tuple([ids[row] for row in order.tolist()])}
     categories = tuple([CATEGORIES[k] for k in category[order].tolist()])
-    peak = reserved.peak[1] if reserved.peak[1] >= device.peak[1] else None
+    peak = reserved.peak[1] if reserved.peak[1] >= device.peak[1] else None  # less than in use: not recorded
     return History(**columns, categories=categories, reserved_peak_bytes=peak)
 
 
@@ -185,12 +185,12 @@ def instance_of_history(name: str, history: History, notes: list[str]) -> PlainI
 
 
 def _notes(history: History) -> Iterator[str]:
-    at, reserved = history.reserved.peak
+    peak_step, reserved = history.reserved.peak
     if history.reserved_peak_bytes is None:
         yield "reserved bytes are not recorded"
     else:
-        live = int(history.size[history.live_at(min(at, history.steps - 1))].sum())
-        yield f"reserved: at most {short_bytes(reserved)}, at #{at:,} with {short_bytes(live)} in use"
+        live = int(history.size[history.live_at(min(peak_step, history.steps - 1))].sum())
+        yield f"reserved: at most {short_bytes(reserved)}, at #{peak_step:,} with {short_bytes(live)} in use"
     if not history.events.is_recorded:
         yield "the snapshot has no trace, only a state; record one with torch.cuda.memory._record_memory_history()"
         return
@@ -211,7 +211,7 @@ _CATEGORY_OF = {codes.FORWARD: ACTIVATIONS, codes.BACKWARD: GRADIENTS, codes.STA
 _CATEGORY_OF |= dict.fromkeys((codes.PARAMETER, codes.INIT), PARAMETERS)
 """Code of a stack → category; default: ``OTHERS``."""
 _PHASES = {code: code for code in (codes.FORWARD, codes.BACKWARD, codes.OPTIMIZER, codes.PARAMETER)}
-_PHASES[codes.STATE] = codes.OPTIMIZER
+_PHASES[codes.STATE] = codes.OPTIMIZER  # code of a stack → code of its phase
 
 
 def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
@@ -257,15 +257,15 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     for _, change, size in sorted([*zip(births, repeat(1), sizes), *zip(deaths, repeat(-1), sizes)]):
         now[size] += change
         gradients[size] = max(gradients[size], now[size])
-    if gradients or not is_gradient.any():
+    if gradients or not is_gradient.any():  # else a backward pass runs, but the sizes of its gradients are unknown
         for rows in (unknown, without_phase & (birth_phase == -1)):
             _categorise_by_size(device, rows & never_freed, gradients, category)
     return category, birth_phase
 
 
-def _latest(at: I64, values: I64, steps: I64) -> I64:
-    """Return the latest of ``values``, which are at the steps ``at``, at each step; −1 before the first value."""
-    k = np.searchsorted(at, steps, side="right") - 1
+def _latest(starts: I64, values: I64, steps: I64) -> I64:
+    """Return the value at each of ``steps``: ``values[k]`` from the step ``starts[k]`` on, −1 before the first."""
+    k = np.searchsorted(starts, steps, side="right") - 1
     return np.where(k >= 0, values[np.maximum(k, 0)], -1) if len(values) else np.full(len(steps), -1, np.int64)
 
 
@@ -275,8 +275,8 @@ def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Coun
     # parameters: state is allocated later. Other rows are state if they have the size of a gradient, or twice its size
     # (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
     taken: Counter[int] = Counter()
-    at = np.flatnonzero(rows)
-    for row in at[np.argsort(device.address[at])].tolist():
+    candidates = np.flatnonzero(rows)
+    for row in candidates[np.argsort(device.address[candidates])].tolist():
         size = int(device.size[row])
         taken[size] += 1
         if not gradients or taken[size] <= gradients[size]:
