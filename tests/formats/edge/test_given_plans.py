@@ -185,6 +185,8 @@ def test_xla_report_is_one_step_with_offsets() -> None:
     assert {row[:2] for row in rows(found)} == {(0, 1)}
     assert any("the report's total is 112,656 bytes, its buffers end at byte 112,656" in line for line in found.notes)
     assert any("no live ranges" in line for line in found.notes)
+    complex_row = REPORT.replace("    1.0B;", " 10.3KiB;").replace("OFFSET", "0").replace("u8[1]", "c64[1319]")
+    assert rows(read_any(complex_row.encode())) == [(0, 1, 10_552, 0)]  # 8 bytes per element
 
 
 def test_folder_of_one_module_opens_and_several_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

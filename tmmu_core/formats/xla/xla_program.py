@@ -184,11 +184,11 @@ def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
     """Return ``(bytes, is_exact)``. Without a shape that rounds to the printed size, the printed size is used."""
     printed = Fraction(digits) * _UNITS[unit]
     sizes = [_bytes(shape) for shape in _SHAPE.finditer(shapes)] if unit != "B" else []
-    matching = [size for size in sizes if 20 * abs(size - printed) <= _UNITS[unit]]  # printed with one decimal place
+    matching = [size for size in sizes if 20 * abs(size - printed) <= _UNITS[unit]]  # at most 0.05 units off
     return max(matching, default=int(printed)), bool(matching) or unit == "B"
 
 
 def _bytes(shape: re.Match[str]) -> int:
-    bits = int(shape[2] or 8) * (2 if shape[1] == "c" else 1)
+    bits = int(shape[2] or 8)  # also of a complex type: ``c64`` is two ``f32``
     dims = [int(dim) for dim in shape[3].split(",") if dim and len(dim) < 20]
     return (prod(dims) * bits + 7) // 8
