@@ -115,7 +115,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
 _FUSED = frozenset({"dropout"})
-"""Operators that their decomposition makes one kernel. Eager mode on the CPU runs three for dropout."""
+"""Operators that are one kernel if their decomposition is kept. Eager mode on the CPU runs dropout as three."""
 
 
 @cache
