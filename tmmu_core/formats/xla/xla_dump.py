@@ -250,9 +250,8 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    Overlapping rows are merged, unless the later row reuses the older row in place: then the older row ends one step
-    earlier. If a third value begins at this step, the two rows are merged, because a planner could otherwise place the
-    third value on bytes that are still read.
+    Overlapping rows are merged, unless the later row reuses the older row in place; then the older row ends one step
+    earlier. They are merged too if a third value begins at this step: its place could be bytes that are still read.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth
