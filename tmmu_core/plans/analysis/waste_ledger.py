@@ -183,7 +183,7 @@ class Gap:
 
     arena: str
     bytes: int  # maximum number of bytes that another plan can save in this arena
-    step: int  # the deciding step
+    step: int  # the deciding step: of the steps at which the topmost storage is live, one with the most live bytes
     cause: Cause  # the largest loss at that step
     cause_bytes: int
     reuse: tuple[str, str] | None = None  # ``(input, output)`` of the largest in-place reuse missed at that step
@@ -238,7 +238,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:
-    """Return the gap of an arena and its cause: the largest loss of bytes at the deciding step. O(n) for n rows."""
+    """Return the gap of an arena and its cause: the largest loss of bytes at the deciding step (:attr:`Gap.step`)."""
     plan = in_memory(plan)
     untaken: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for (reuse_step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
@@ -260,7 +260,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     step = min(missed, key=missed.__getitem__)
     lost_bytes = ledger.at(step)
     lost_bytes["holes"] -= min(lost_bytes["holes"], reserved_bytes(plan, arena))  # no plan can use reserved bytes
-    # The loss by missed reuse is at least the live bytes above the lower bound.
+    # Only in-place reuse can reduce the live bytes, so live bytes above the lower bound count as missed reuse.
     lost_bytes["reuse"] = max(missed[step], lost_bytes["live"] - (summary.extent_bytes - summary.open_bytes))
     cause = max(CAUSES, key=lost_bytes.__getitem__)
     reuse = max(untaken[step])[1:] if cause == "reuse" and untaken[step] else None
@@ -301,7 +301,7 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     step_text, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
     missed, place = f"{target} does not reuse {source}'s memory in place ({lost})", step_text
-    if gap.cause_bytes > gap.bytes:  # less is live at this step than the lower bound
+    if gap.cause_bytes > gap.bytes:  # then live ≤ extent − cause_bytes < extent − gap.bytes, the lower bound
         place += f", where {short_bytes(waste_ledger(plan, gap.arena).at(gap.step)['live'])} are live"
     causes = {
         "reuse": f"at {step_text}, {missed if gap.reuse else f'{lost} are not reused in place'}",

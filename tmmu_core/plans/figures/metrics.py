@@ -15,7 +15,7 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
-    """Return ``extent`` in whole pages of ``page_size`` bytes (0: no pages). Raises ``AllocationOverflow``."""
+    """Return ``extent`` rounded up to whole pages of ``page_size`` bytes (0: as is). Raises ``AllocationOverflow``."""
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
         message = f"arena {arena!r}: {extent} bytes, rounded up to pages of {page_size} bytes, exceed 2^64 − 1."
@@ -81,7 +81,7 @@ def plan_metrics(
     arenas: Sequence[ArenaSummary], totals: Totals, *, retained: tuple[int, int] = (0, 0), allocation_time_ns: int = 0
 ) -> dict[str, Any]:
     """Return ``Plan.metrics`` (TMMU v2 0.I and §7, contract §7); ``retained``: see :func:`activation_retention`."""
-    # The peaks of the arenas may be at different steps; ``max_live`` and the fragmentation use their sum.
+    # The arenas may have their peaks at different steps; ``max_live`` and the fragmentation use sums of these peaks.
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
     return {
