@@ -10,7 +10,7 @@ CATEGORIES = (
 )
 """Colours of operators, arenas and groups. Colours close to the orange of bytes over a limit come last."""
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
-"""Colours of layers and slots, used in turn: equal chroma, consecutive hues 107° apart, none close to orange."""
+"""Colours of layers and slots, used in turn: equal chroma, consecutive hues over 105° apart, none close to orange."""
 OTHER = "#8A8F98"
 ROLE_COLOURS = {
     "activation": "#0072B2",
@@ -74,7 +74,7 @@ def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
 def row_colours(
     plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
 ) -> Callable[[int], str]:
-    """Return row → colour in a colour scheme; the colours of roles if this module cannot compute the scheme."""
+    """Return row → colour in a scheme; the colours of roles for another scheme, or without the data that it needs."""
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and operators is not None:

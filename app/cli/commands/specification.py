@@ -154,8 +154,8 @@ def checkpoint_command(
     resolved, plan_graph = resolve_with_graph(graph, graph_of_plan, request)
     note_input_warnings(resolved)
     if plan_graph is None:
-        what = f"{graph} does not name the nodes that write the tensors."
-        raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
+        what = f"{graph} contains no graph, and a checkpoint needs one."
+        raise UsageError(what, "Pass a graph file. For a plan file, add --graph with the file of its graph.")
     plan, solution = resolved.valid_plan("checkpoint"), resolved.solution
     if solution is None:  # plan the graph again with the settings of the finished plan
         settings = _with_settings_of(PlanRequest(token=plan.replay_token, dims=request.dims), plan, plan_graph)
