@@ -136,7 +136,7 @@ def refuse_many_values(data: bytes, compressed_bytes: int = 0) -> None:
     need sixty bytes in memory. The number of values is estimated: in CBOR from the length and from bytes that can begin
     a list or a map, else from commas, opening brackets and lines.
     """
-    # A large file has a larger default: two values per compressed byte, or one per two bytes.
+    # The default grows with the file: two values per byte of a compressed file, else one value per two bytes.
     default = max(limits.VALUES.default, 2 * compressed_bytes if compressed_bytes else len(data) // 2)
     ceiling = limits.ceiling(limits.VALUES, default)
     if len(data) <= ceiling:
@@ -215,7 +215,7 @@ def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
         refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path, document=noun)
         if match := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
             row: Any = None
-            with suppress(msgspec.ValidationError):  # without the id: the rest of the document is damaged
+            with suppress(msgspec.ValidationError):  # the document has another fault: report no id
                 whole = _cbor_value(data) if kind(data) == "cbor" else _decode_json(data, dict[str, Any])
                 row = whole[match[1]][int(match[2])]
             subject = match[1].removesuffix("s")

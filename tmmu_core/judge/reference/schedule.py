@@ -101,7 +101,7 @@ def run_of(
 def refuse(reason: str, *, tensor: str = "", node_id: str = "") -> NoReturn:
     """Raise ``InvalidIrShapes`` with a reason, and the tensor and the node concerned, if any."""
     subject = " and ".join(filter(None, (tensor, node_id)))
-    raise InvalidIrShapes(f"{subject} ({reason}).", reason=reason, tensor=tensor, node_id=node_id)
+    raise InvalidIrShapes(f"{reason.replace('_', ' ')}: {subject}.", reason=reason, tensor=tensor, node_id=node_id)
 
 
 def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:
