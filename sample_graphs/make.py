@@ -103,7 +103,7 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "bert_base_train_b8_s512",
         "BERT base, training step, batch 8",
-        "An encoder with a masked-language-model head; input and output embedding are one storage.",
+        "An encoder with a masked-language-model head; input and output embedding are one buffer.",
     ),
     traced(
         "llama3_8b_train_b1_s2048",
@@ -183,7 +183,7 @@ CATALOGUE: tuple[Sample, ...] = (
     Sample(
         "alias_group.tmmu.json",
         "Alias group",
-        "Tied weights are one storage with two names, live from the first write of a member to the last read.",
+        "Tied weights are one buffer with two names, live from the first write of a member to the last read.",
         lessons.alias_group,
     ),
     Sample(
@@ -195,7 +195,7 @@ CATALOGUE: tuple[Sample, ...] = (
     Sample(
         "remat.tmmu.json",
         "Rematerialisation",
-        "Marked tensors are freed and computed again: compare the presets train_full and remat_enabled.",
+        "Marked tensors are freed and computed again: compare a training step with and without recompute.",
         lessons.remat,
     ),
     Sample(
@@ -207,7 +207,7 @@ CATALOGUE: tuple[Sample, ...] = (
     Sample(
         "dynamic_batch.tmmu.json",
         "Dynamic batch",
-        "A named dimension with a range: planned for the largest size, or for a size such as --dims B=8.",
+        "A named dimension with a range: planned for the largest size, or for a chosen size such as B = 8.",
         lessons.dynamic_batch,
     ),
     Sample(
@@ -225,7 +225,7 @@ def challenge(letter: str, rest: str) -> Sample:
 
 
 INSTANCES: tuple[Sample, ...] = (
-    challenge("A", "SRAM with 1,048,576 bytes: greedy planners need more, the planner search does not."),
+    challenge("A", "SRAM with 1,048,576 bytes: greedy planners need more, the planner 'search' does not."),
     challenge("B", "170 buffers of another program, for the same memory as A."),
     challenge("C", "203 buffers; the smallest packing has 1,039,360 bytes."),
     challenge("D", "213 buffers; of the six problems, the hardest to prove optimal."),

@@ -165,7 +165,7 @@ def _mark_button(mark: str, label: str, icon: str, hint: str | None = None, **ch
 def long_idle_button(shown: Shown) -> None:
     """Draw the button that marks long idle buffers, if the arena has such buffers."""
     if plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)):
-        hint = "Mark buffers with the most idle bytes × steps before the last use. A flag names the freeing node."
+        hint = "Mark buffers with the most idle bytes × steps before the last use. Flags name the nodes that free them."
         _mark_button(LONG_IDLE, "Mark long idle buffers", "flag", hint)
 
 

@@ -81,7 +81,7 @@ def test_plan_observes_capacity_reserved_range_and_pin() -> None:
     vec = plan.arena_of["Vec"]
     assert (vec.peak_live_bytes, vec.lower_bound_bytes) == (32, 64)  # above the 32 reserved bytes
     assert verify_plan(plan).arenas[1].lower_bound_bytes == 64
-    assert explain_peak(plan).reason.endswith(": at #2, 32 B are free between live tensors.")
+    assert explain_peak(plan).reason.endswith(": at #2, 32 B are free below the highest live tensor.")
     free = {**PROBLEM["problem"], "cost_model": {"reuse_penalties": []}}
     plan = make_plan(read({**PROBLEM, "problem": free}), PlanRequest()).plan
     assert explain_peak(plan).reason.endswith("needs less than 160 B: 32 B are reserved.")

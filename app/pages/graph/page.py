@@ -47,7 +47,8 @@ def page() -> None:
     title += f" ({added:,} added for this mode)" if added else ""
     title += f", {numbers.count(tensors, 'tensor')}, {numbers.count(timeline.steps, 'step')}; mode: "
     title += toolbar.MODES.get(f"{shown.plan.mode}/{shown.plan.preset}", timeline.mode)
-    st.html(markup.view_title(title))
+    is_inferred = plan_rows.modules(shown).known_by == "parameters"
+    st.html(markup.view_title(title, ["modules inferred from parameter names"] if is_inferred else []))
     _selectable_part(shown)
 
 
@@ -60,7 +61,7 @@ def _selectable_part(shown: Shown) -> None:
         table = node_table(shown, chosen.search)
         order = DEFAULT_ORDER if shown.timeline.source.execution_order is None else "the order of the file"
         listed = numbers.of(len(table), shown.timeline.steps, "step")
-        note = f"{order}; {listed} listed; click a row to select its tensor, the first output"
+        note = f"{order}; {listed} listed; click a row to select its first output"
         st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable_table(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):

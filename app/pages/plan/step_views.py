@@ -144,7 +144,7 @@ def draw_fragmentation(shown: Shown) -> None:
     if unused := extent - account_bytes["live"]:
         largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
         share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
-        title = f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_STYLES[largest][0]}"
+        title = f"At {numbers.step(step)}, {share} are unused; largest share: {ACCOUNT_STYLES[largest][0]}"
     st.html(markup.view_title(title))
     rows = []
     for account in ACCOUNTS:
@@ -152,7 +152,7 @@ def draw_fragmentation(shown: Shown) -> None:
         cells = (numbers.full_bytes(size), numbers.percent(size, extent), markup.define(name))
         rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
-    st.html(markup.table(["use", "bytes", "share", "definition; block: live buffer or its slot"], rows, numbers=(1, 2)))
+    st.html(markup.table(["use", "bytes", "share", "definition (block: live buffer or slot)"], rows, numbers=(1, 2)))
     if not plan.has_slots:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
@@ -232,7 +232,7 @@ def draw_reuse(shown: Shown) -> None:
         controls.linked_html(heading + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else ""))
     with right:
         groups, limit = arena.reuse_cost_witness or (), numbers.short_bytes(capacity)
-        costs = f"the least cost of each group over {limit}, plus costs of colocated buffers:"
+        costs = f"the least cost of each group of buffers over {limit} in total, plus costs of colocated buffers:"
         reasons = [f"Lower bound {numbers.grouped(bound)}: {costs}"] if groups else []
         for group in groups:
             size = sum(int(plan.size[plan.row_of[member]]) for member in group if member in plan.row_of)

@@ -205,7 +205,8 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
     fully_sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
     tensor_and_data_parallel = fully_sharded | {"parameters": split("tp"), "activations": "follow"}
     tensor_parallel_text = (
-        "parameters, heads, MLP activations and any optimizer state are split; each rank has the whole residual stream"
+        "parameters, heads, MLP activations, any optimizer state and most gradients are split; "
+        "each rank has the whole residual stream"
         if rules
         else "parameters and optimizer state are split by rows; activations and gradients if operators keep the split"
     )

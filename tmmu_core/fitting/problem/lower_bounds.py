@@ -91,7 +91,7 @@ def lower_bound(start: Candidate, allowed: Iterable[Kind], always_live: list[lis
                 largest_first = sorted(live_set.sizes, key=lambda s: (-live_set.sizes[s], s))
                 names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
                 why = live_set.why + f"; in-place reuse saves {short_bytes(live_set.reused)}" * (live_set.reused > 0)
-                why += f"; persistent tensors add {short_bytes(persistent)}" * (persistent > 0)
+                why += f"; {short_bytes(persistent)} of the bound are persistent tensors" * (persistent > 0)
                 bound = ArenaBound(name, needed, live_set.step, tuple(names), why)
         found.append(bound)
     return LowerBound(tuple(found))

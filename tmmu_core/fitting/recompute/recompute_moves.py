@@ -195,5 +195,5 @@ def _move(added: drop_moves.AddedDrops) -> Move:
     tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
     operators = Counter(map(model.instr, nodes))
     listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
-    what = f"recompute {some_names(tensors)} ({listed}{', …' if len(operators) > 4 else ''})"
+    what = f"recompute {some_names(tensors)} (nodes: {listed}{', …' if len(operators) > 4 else ''})"
     return added.move("recompute", what, WHY, tensors, tuple(map(model.node_id, nodes)))

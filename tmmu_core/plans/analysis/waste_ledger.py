@@ -300,14 +300,15 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     """Return the gap and its cause as text. ``is_named``: whether the headline states the size of the arena."""
     step_text, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
-    missed, place = f"{target} does not reuse {source}'s memory in place ({lost})", step_text
+    missed, place = f"{target} does not reuse {source}'s memory in place ({lost})", f"{step_text},"
     if gap.cause_bytes > gap.bytes:  # then live ≤ extent − cause_bytes < extent − gap.bytes, the lower bound
-        place += f", where {short_bytes(waste_ledger(plan, gap.arena).at(gap.step)['live'])} are live"
+        live = short_bytes(waste_ledger(plan, gap.arena).at(gap.step)["live"])
+        place += f" where a tensor ends at {short_bytes(arena.extent_bytes)}, {live} are live and"
     causes = {
         "reuse": f"at {step_text}, {missed if gap.reuse else f'{lost} are not reused in place'}",
-        "holes": f"at {place}, {lost} are free between live tensors",
-        "slot_rounding": f"at {place}, {lost} are unused inside the slots of live tensors",
-        "alignment_gaps": f"at {place}, alignment costs {lost}",
+        "holes": f"at {place} {lost} are free below the highest live tensor",
+        "slot_rounding": f"at {place} {lost} are unused inside the slots of live tensors",
+        "alignment_gaps": f"at {place} alignment costs {lost}",
         "tail": f"no tensor uses the last {lost}",
     }
     above = f"that is {short_bytes(gap.bytes)} above"
