@@ -92,7 +92,7 @@ class Fit(Generic[P]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Conditions that changed the result: assumed sizes, missing parts, options without effect."""
+        """Warnings about the input, the request and the plan: assumed sizes, missing parts, options without effect."""
         return self.fitted.warnings
 
     @property

@@ -60,7 +60,7 @@ def sweep_command(
     request: PlanRequest,
     options: AxisOptions,
     workers: int | None = option(
-        f"Processes; 0: only this process [0; with Dask from {PARALLEL_FROM} points on, one per core].", "N", min=0
+        f"Worker processes, 0 for none [one per core with Dask and {PARALLEL_FROM} or more points, else 0].", "N", min=0
     ),
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT"),
     files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),

@@ -1,10 +1,10 @@
 """Schedules: an order together with recomputation, for a capacity too low for recomputation in the given order.
 
 *Goals* are nodes whose results stay live or are never read, and nodes that cannot run later or again. They run one
-after the other. Before each, the missing operands are computed, recursively: the operand that needs the most memory
-first (Sethi and Ullman, "The generation of optimal code for arithmetic expressions", 1970). If the live bytes exceed
-the limit, storages are dropped in ascending order of FLOPs / (bytes × squared distance to the next use) (Kirisame et
-al., "Dynamic tensor rematerialization", ICLR 2021).
+after the other. Before each, the missing operands are computed, recursively, in descending order of (peak bytes of the
+computation − bytes of the operand) (Sethi and Ullman, "The generation of optimal code for arithmetic expressions",
+1970). If the live bytes exceed the limit, storages are dropped in ascending order of FLOPs / (bytes × squared distance
+to the next use) (Kirisame et al., "Dynamic tensor rematerialization", ICLR 2021).
 
 The search repairs the steps that exceed the limit: a goal with live results runs later. Then it removes the runs whose
 results can stay live from an earlier run. Only one arena is scheduled, without in-place reuse.
@@ -50,7 +50,7 @@ class ScheduleProblem:
             for s in row if not self.is_view[k] else ():
                 readers[s].append(k)
         for s, row in enumerate(readers):
-            if row and all(self.is_fixed[k] for k in row):  # computed once, as a goal
+            if row and all(self.is_fixed[k] for k in row):  # only fixed nodes read it: its producer is a goal
                 self.droppable[s] = False
         self.goals = [
             k
@@ -61,7 +61,7 @@ class ScheduleProblem:
         self.loaded = [s for s, starts in enumerate(model.starts_live.tolist()) if starts]
         need = [0] * len(self.size)  # storage → bytes that its computation needs
         self.operands: list[list[int]] = []
-        """Position → the storages that its node reads, those that need the most bytes to compute first."""
+        """Position → the storages that its node reads, in the order in which missing ones are computed."""
         for reads, writes in zip(self.reads, self.writes, strict=True):
             self.operands.append(sorted(reads, key=lambda s: self.size[s] - need[s]))
             held = most = 0
@@ -158,12 +158,12 @@ class _Schedule:
     def _run(self, n: int, place: int) -> None:
         """Run the node of position ``n``, whose operands are live, for the goal at ``place``."""
         problem, writes = self.problem, self.problem.writes[n]
-        copied = problem.bytes_of([s for s in writes if s in self.live])  # a second run writes all results again
+        copied = problem.bytes_of([s for s in writes if s in self.live])
         self.live_bytes += problem.bytes_of(writes) - copied
         self.live.update(writes)
         self.done.add(n)
         self.pinned.update(writes)
-        limit = problem.limit - copied
+        limit = problem.limit - copied  # during this run, the earlier copies of its results are live too
         if self.live_bytes > limit:  # drop unpinned storages that are dead or droppable
             ranked, distance = [], self._distances(place)
             for s in self.live:
@@ -268,7 +268,7 @@ def schedule_move(
     """Return the move to a schedule whose live bytes, with persistent storages, are at most ``limit``.
 
     ``most_work``: maximum number of nodes and storages that the search visits. ``None`` if none is found, or if the
-    graph has several arenas or nested scopes.
+    graph has several arenas, nested scopes, recomputation or offload.
     """
     model, choice = recover_choice(plan_input)
     if len(model.fixed) != 1 or len(choice.drops) or any(node.scope for node in model.timeline.graph.nodes):

@@ -42,7 +42,7 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
     facts = infer(model, sizes) if notes else facts
     if not sizes.assumed or _can_run(model, facts, sizes):
         return facts, notes
-    sizes_in_broadcasts: dict[str, int] = {}  # one operand has the dimension where the other has a fixed size above 1
+    sizes_in_broadcasts: dict[str, int] = {}  # dimension → size above 1 on the same axis of the other operand
     for operation in model.graph.node:
         if operator_name(operation) in BROADCASTS:
             shapes = [facts.shape.get(name, ())[::-1] for name in operation.input]
@@ -62,7 +62,7 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
 
 
 def _limits_of_dims(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim]) -> dict[str, tuple[Dim, str]]:
-    """Return dimension → (bounds, node): the rows of the table that a node reads, else the only size of a reshape."""
+    """Return dimension → (bounds, node): the only size at a reshape, else the rows of the table that is read."""
     rows_of = {weight.name: weight.dims[0] for weight in model.graph.initializer if weight.dims}
     positions: dict[str, str] = {}  # value that contains 0 … n − 1 → the dimension n
     of_tables: dict[str, tuple[Dim, str]] = {}
