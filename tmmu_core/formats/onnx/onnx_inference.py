@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, TypedShape, TypedShapes, attribute_of, with_nodes
+from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, TypedShape, attribute_of, typed_shape, with_nodes
 from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch_results, carried_of, is_scope
 from tmmu_core.graph.model import Dim
 from tmmu_core.graph.operators import operator_of
@@ -37,7 +37,7 @@ InferredShapes = Iterator[tuple[str, TypedShape | None]]  # (value, its shape or
 AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a trip count that is not constant
 
 
-def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProto | None:
+def fold_constants(model: onnx.ModelProto, known: Mapping[str, TypedShape]) -> onnx.ModelProto | None:
     """Return the model with the results of foldable nodes as initialisers; ``None`` without foldable nodes."""
     shapes = {name: tuple([d if isinstance(d, int) else DYNAMIC for d in dims]) for name, (_, dims) in known.items()}
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
@@ -121,21 +121,17 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
-        new_shapes: list[tuple[str, TypedShape | None]] = []
-        inferred: Iterable[tuple[str, TypedShape | None]] = new_shapes
+        inferred: Iterable[tuple[str, TypedShape | None]] = ()
         if is_scope(node):
             inferred = _RULES[node.op_type](node, shapes.get, values)  # lazy: a rule reads shapes that it has yielded
-        elif not new.keys().isdisjoint(node.input):  # inferred here: a round of inference for each scope takes long
-            read = [name for name in node.input if name]
+        elif not new.keys().isdisjoint(node.input):  # not by inference of the whole model: too slow for many scopes
             with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails
                 schema = defs.get_schema(node.op_type, versions.get(node.domain, 0), node.domain)
-                types = {name: helper.make_tensor_type_proto(*shapes[name]) for name in read}
-                data = {name: numpy_helper.from_array(values[name]) for name in read if name in values}
-                for name, kind in shape_inference.infer_node_outputs(schema, node, types, data).items():
-                    if kind.tensor_type.HasField("shape"):
-                        sizes = kind.tensor_type.shape.dim
-                        dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in sizes]
-                        new_shapes.append((name, (kind.tensor_type.elem_type, dims)))
+                types = {name: helper.make_tensor_type_proto(*shapes[name]) for name in node.input if name}
+                data = {name: numpy_helper.from_array(values[name]) for name in types if name in values}
+                results = shape_inference.infer_node_outputs(schema, node, types, data)
+                tensors = [(name, kind.tensor_type) for name, kind in results.items()]
+                inferred = [(name, typed_shape(tensor)) for name, tensor in tensors if tensor.HasField("shape")]
         for name, shape in inferred:
             previous = shapes.get(name)
             if name and shape is not None and (previous is None or _unknowns(shape) < _unknowns(previous)):
@@ -191,7 +187,7 @@ def _next(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Write ``envelopes`` (maximum trip counts by name, else by scope of the loop) into loops; return those used."""
+    """Write ``envelopes`` (by name of the trip count, else of the loop) into loops as maxima; return those used."""
     used: dict[str, Dim] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         name = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""

@@ -53,6 +53,11 @@ def with_nodes(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.
     return copy
 
 
+def typed_shape(tensor: onnx.TypeProto.Tensor) -> TypedShape:
+    """Return the element type and the dimensions of a tensor type that has a shape."""
+    return tensor.elem_type, [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+
+
 def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, TypedShape]) -> onnx.ModelProto:
     """Return a copy of the model that declares these shapes; without shapes, the model itself."""
     if not shapes:

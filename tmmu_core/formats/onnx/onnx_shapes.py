@@ -15,7 +15,7 @@ from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
 from tmmu_core.formats.onnx.onnx_inference import Array, fold_constants, scope_shapes, small_weights
-from tmmu_core.formats.onnx.onnx_model import TypedShapes, with_shapes
+from tmmu_core.formats.onnx.onnx_model import TypedShapes, typed_shape, with_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import Dim, ShapeFrom
@@ -268,8 +268,7 @@ def declared_by(model: onnx.ModelProto) -> TypedShapes:
     for value_info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
         tensor = value_info.type.tensor_type
         if tensor.elem_type and tensor.HasField("shape"):
-            dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
-            known[value_info.name] = tensor.elem_type, dims
+            known[value_info.name] = typed_shape(tensor)
     return known
 
 
