@@ -60,7 +60,7 @@ def test_module_without_inputs_is_rejected_with_a_hint() -> None:
 
 
 def test_tensor_instead_of_a_module_is_rejected() -> None:
-    with pytest.raises(tmmu.TmmuError, match="source: a Tensor of PyTorch is not a model"):
+    with pytest.raises(tmmu.TmmuError, match="a value of type Tensor is not a PyTorch model"):
         tmmu.plan(*INPUTS)
-    with pytest.raises(tmmu.TmmuError, match="source: a Tensor of PyTorch is not a model"):
+    with pytest.raises(tmmu.TmmuError, match="a value of type Tensor is not a PyTorch model"):
         tmmu.fit(INPUTS[0], "1GiB", two_layers())

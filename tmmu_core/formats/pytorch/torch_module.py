@@ -53,7 +53,7 @@ def import_torch(
     torch = need("torch", "a PyTorch model")
     if not isinstance(module, torch.nn.Module | torch.export.ExportedProgram):
         hint = "Give an nn.Module or an ExportedProgram first, and its inputs as example_inputs."
-        raise UnreadableInput(f"source: a {type(module).__name__} of PyTorch is not a model.", hint=hint)
+        raise UnreadableInput(f"a value of type {type(module).__name__} is not a PyTorch model.", hint=hint)
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, joint_of, with_loss
 
     module = getattr(module, "_orig_mod", module)  # the module inside of a torch.compile wrapper

@@ -1,8 +1,8 @@
 """Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
-A ``.pt2`` file is a zip archive. To plan, the reader opens only its JSON: ``models/model.json`` (PyTorch 2.8 and newer)
-or ``serialized_exported_program.json`` (older), and the tables of the weights' names. Other members can be pickles;
-loading a pickle, or the program with PyTorch, can run code.
+A ``.pt2`` file is a zip archive. To plan, the reader opens only JSON: the program, and the tables of weights. PyTorch
+2.8 and newer writes ``models/model.json`` (or another name in ``models``), older versions
+``serialized_exported_program.json``. Loading other members (pickles), or the program with PyTorch, can run code.
 """
 
 import io
@@ -59,7 +59,7 @@ class Program:
     symbols: Mapping[str, int]  # dynamic size → requested value, else value in the example, else upper bound
     ranges: Mapping[str, tuple[int, int]]  # dynamic size → its lower and upper bound in the exported program
     data_dependent: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
-    ignore_recorded: bool = False  # whether to evaluate formulas, because a symbol differs from the example
+    ignore_recorded: bool = False  # whether a symbol differs from the example: recorded values of formulas do not hold
 
     def at(self, point: Mapping[str, int]) -> Self:
         """Return the program with the dynamic sizes in ``point``: symbol → number."""
@@ -145,7 +145,7 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
 
 def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[InputTensor]:
     specs = module.signature.input_specs
-    try:  # the call signature has a name for each tensor or value among the arguments
+    try:  # the call signature has the names of the arguments and their nesting
         signature = module.module_call_graph[0]["signature"]
         positional, by_name = msgspec.json.decode(signature["in_spec"])[1]["children_spec"]
         argument_names = signature.get("forward_arg_names") or ()
