@@ -46,15 +46,15 @@ def with_engine(
     tensors, nodes = {tensor.id: tensor for tensor in graph.tensors}, list(graph.nodes)
     final = dict(start.sum_of_leaf)
 
-    def add_node(name: str, held: Iterable[str], outputs: tuple[str, ...]) -> None:
-        """Add a node that reads the tensors ``held`` and all gradients, so that it runs last."""
-        reads = tuple(dict.fromkeys([*final.values(), *held]))
+    def add_node(name: str, also_read: Iterable[str], outputs: tuple[str, ...]) -> None:
+        """Add a node that reads the gradients in ``final``, so that it runs last, and the tensors ``also_read``."""
+        reads = tuple(dict.fromkeys([*final.values(), *also_read]))
         nodes.append(Node(name, TANGENT, reads, outputs, "backward", "none"))
 
-    def replace_gradient(leaf: str, suffix: str, held: Iterable[str]) -> None:
+    def replace_gradient(leaf: str, suffix: str, also_read: Iterable[str]) -> None:
         name, like = _unused_name(tensors, f"{leaf}.{suffix}"), tensors[leaf]
         tensors[name] = Tensor(name, like.shape, like.dtype, "gradient", alias_group_id=name)
-        add_node(name, held, (name,))
+        add_node(name, also_read, (name,))
         final[leaf] = name
 
     returned = [gradient.tensor for gradient in gradients]  # all are live until the last sum
@@ -126,9 +126,9 @@ class _BackwardStart:
                 self._add_sum(node, (total,), self._copies_while_summed(root, group, size), size)
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
-        """Sum the gradients of ``group`` in the largest tangent, except of results that have another tangent."""
+        """Let the largest tangent write the sum of the gradients of those results that have no other tangent."""
         tangents = sorted(self.tangents[root], key=lambda node: fixed_bytes(self.tensors[node.outputs[-1]]))
-        # A tangent with two outputs: AOTAutograd copies a dense gradient to a tensor with gaps.
+        # A tangent with two outputs: AOTAutograd copies a dense gradient to a tensor with gaps. It runs with the sums.
         copies = [node for node in tangents if len(node.outputs) > 1]
         for node in copies:
             self._add_sum(node, node.outputs, 0, 0)
@@ -139,7 +139,7 @@ class _BackwardStart:
         others = {node.inputs[0] for node in (*tangents[:-1], *copies)}
         parts = [result for result in group if result[0] not in others]
         total = self.tensors[tangents[-1].outputs[-1]]
-        if [size for _, size in parts] == [fixed_bytes(total)]:
+        if [size for _, size in parts] == [fixed_bytes(total)]:  # a single gradient of full size needs no sum
             return
         self._add_caller_gradients(parts)
         copies_of_sum = self._copies_while_summed(root, parts, fixed_bytes(total))
@@ -161,15 +161,15 @@ class _BackwardStart:
         return name
 
     def _is_new(self, name: str, size: int, total_bytes: int) -> bool:
-        """Return whether a summand is a new tensor, not the gradient of ``size`` bytes that the caller holds."""
-        view = self.tensors[name].view
-        covered = None if view is None else view.byte_length  # an expanded tensor covers fewer bytes than its size
-        return size != total_bytes or (fixed_bytes(self.tensors[name]) if covered is None else covered) != total_bytes
+        """Return whether the engine converts the gradient of ``name`` (``size`` bytes) to a new tensor to sum it."""
+        view = self.tensors[name].view  # an expanded tensor covers fewer bytes than its size
+        covered = fixed_bytes(self.tensors[name]) if view is None or view.byte_length is None else view.byte_length
+        return (size, covered) != (total_bytes, total_bytes)
 
     def _copies_while_summed(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> int:
-        """Return how many tensors of a sum's size are live besides the sum while the engine computes it, at most.
+        """Return the maximum number of other tensors of a sum's size that are live while the engine computes the sum.
 
-        The engine adds the gradients of ``root`` first, then those of its views in reverse.
+        The engine adds the gradients of ``root`` first, then those of its views, from the last result to the first.
         """
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         is_new = [self._is_new(*part, total_bytes) for part in in_order]
