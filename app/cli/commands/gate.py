@@ -31,7 +31,7 @@ from tmmu_core.store.runs import PREFIX
 
 SCOPES = {
     "graph": "rows and graph",
-    "rows": "rows only (add --graph MODEL to verify against the graph)",
+    "rows": "rows only",
     "totals": "totals only, because a digest has no rows",
     "planned": "planned by this command",
 }
@@ -164,7 +164,8 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
     baseline_warning = plan_gate.baseline_warning(after.plan, before.plan) if before else ""
     print_lines("; ".join(filter(None, (result, baseline_warning))))
-    print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
+    hint = ("", " (add --graph MODEL to verify against the graph)" * (_scope(after) == "rows"))
+    print_lines(*(f"checked {s.name}: {SCOPES[_scope(s)]}{hint[s is after]}; planner {s.plan.planner}" for s in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
     print_lines(*(f"{arena.name}: {totals_text.status_text(after.plan, arena)}" for arena in claimed), "")
     rows = [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "FAILED"] for c in checks]

@@ -97,7 +97,8 @@ def test_settings_that_differ_from_the_baseline_are_named_in_the_first_line(
     golden = str(tmp_path / "golden.json")
     assert tmmu("plan", MIXED, *made, "-o", golden)[0] == 0
     gate = ("gate", MIXED, "--planner", "greedy", "--baseline", golden, "--max-growth", "1GiB")
-    assert named in tmmu(*gate)[1].splitlines()[0]
+    first, _, checked = tmmu(*gate)[1].splitlines()[:3]
+    assert (named in first, checked.split("; ")[0]) == (True, f"checked {golden}: rows only")
     assert named in json.loads(tmmu(*gate, "--json")[1])["warnings"][0]
     tmmu(*gate, "--out", str(tmp_path / "out"))
     assert named.split("=")[0] in (tmp_path / "out" / "summary.md").read_text().replace("\\", "")
