@@ -108,12 +108,15 @@ def read_csv(data: bytes, name: str = "") -> PlainInstance:
             hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
             raise _fault(line, "", f"{len(cells)} fields, but the header names {len(position_of)}", hint)
     columns = {column: [cells[k] for _, cells in table] for column, k in position_of.items()}
-    instance = from_columns(columns, [line for line, _ in table], inclusive)
+    names = {column: header[k] for column, k in position_of.items()}
+    instance = from_columns(columns, [line for line, _ in table], names, inclusive)
     return replace(instance, name=file_name(name).removesuffix(".csv"))
 
 
-def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclusive: bool = False) -> PlainInstance:
-    """Return the instance. ``cells``: column → cells; ``inclusive``: ``upper`` and the ends of gaps are last steps."""
+def from_columns(
+    cells: Mapping[str, Sequence[str]], lines: Sequence[int], names: Mapping[str, str], inclusive: bool = False
+) -> PlainInstance:
+    """Return the instance. ``cells``, ``names``: column → cells, name; ``inclusive``: ranges end with a last step."""
 
     def numbers(column: str, most: int, empty: int | None = None) -> list[int]:
         parsed: list[int] = []
@@ -122,7 +125,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
                 word = digits_of(text.strip())
                 parsed.append(strict.whole_number(word, most) if word or empty is None else empty)
         except ValueError as error:
-            raise _fault(lines[len(parsed)], column, str(error).rstrip("."), "Write a whole number ≥ 0.") from None
+            raise _fault(lines[len(parsed)], names[column], str(error).rstrip("."), "Write an integer ≥ 0.") from None
         return parsed
 
     absent = [""] * len(lines)
@@ -136,16 +139,16 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
     first_of: dict[str, int] = {}
     for row, (line, name) in enumerate(zip(lines, ids, strict=True)):
         if not name:
-            raise _fault(line, "id", "the id is empty", "Give each buffer an id.")
+            raise _fault(line, names["id"], "the id is empty", "Give each buffer an id.")
         if first_of.setdefault(name, row) != row:
-            raise _fault(line, "id", f"{name!r} is on line {lines[first_of[name]]} already", "Give each its own id.")
+            raise _fault(line, names["id"], f"{name!r} is on line {lines[first_of[name]]} already", "Use unique ids.")
         if upper[row] <= lower[row]:
             hint = "It must have at least one step" + (", end included." if inclusive else ": upper > lower.")
-            raise _fault(line, "upper", f"the live range [{lower[row]}, {upper[row]}) is empty", hint)
+            raise _fault(line, names["upper"], f"the live range [{lower[row]}, {upper[row]}) is empty", hint)
         if alignment[row] < 1 or alignment[row] & (alignment[row] - 1):
-            raise _fault(line, "alignment", f"{alignment[row]} is not a power of two", "Use 1, 2, 4, 8, …")
+            raise _fault(line, names["alignment"], f"{alignment[row]} is not a power of two", "Use 1, 2, 4, 8, …")
         if is_partial and offset[row] > LAST_FIXED:
-            raise _fault(line, "offset", f"the fixed offset {offset[row]} is over {LAST_FIXED}", "Lower it.")
+            raise _fault(line, names["offset"], f"the fixed offset {offset[row]} is over {LAST_FIXED}", "Lower it.")
         if "gaps" in cells:
             gaps[row], is_windowed[row] = _gaps(line, cells["gaps"][row], inclusive, lower[row], upper[row])
     begins, sizes = np.array(lower, np.int64), np.array(size, np.uint64)
@@ -289,7 +292,7 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
         cells[field] = [digits_of(text, units.get(field, "")) for text in texts] if is_number else texts
     kept = _merge_aliases(cells, cells.pop("alias", [""] * count))
     cells = {field: [texts[row] for row in kept] for field, texts in cells.items()}
-    instance = from_columns(cells, [numbered[row][0] for row in kept])
+    instance = from_columns(cells, [numbered[row][0] for row in kept], assigned)
     notes = [f"{assigned[field]!r} is read as {unit.upper()}iB because of its name" for field, unit in units.items()]
     if len(kept) < count:
         notes.append(f"{count - len(kept):,} of {count:,} rows share the bytes of another row (same alias)")

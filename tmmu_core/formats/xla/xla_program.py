@@ -172,7 +172,7 @@ def read_report(data: bytes, name: str = "") -> PlainInstance:
                 buffers.append(LiveRange(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
     if not buffers:
         raise UnreadableInput("the report contains no buffer.", hint=REPORT_HINT)
-    notes = ["the report has no live ranges: all buffers are read as live at once. " + REPORT_HINT]
+    notes = ["the report has no live ranges: all buffers are read as live at once. " + REPORT_HINT.rstrip(".")]
     notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
     if rounded_count:
         notes.append(f"{rounded_count} sizes are rounded in the report")
