@@ -37,7 +37,7 @@ def test_good_and_bad_commits_are_named_by_prefixes() -> None:
     history = [run("aaaa", 1), run("bbbb", 2), run("cccc", 3)]
     assert [r.commit for r in runs_between(history, "bb", None)] == ["bbbb", "cccc"]
     for good, bad in (("zz", None), ("cc", "aa"), ("", None)):
-        with pytest.raises(StoreFault):
+        with pytest.raises(StoreFault, match="--good"):
             runs_between(history, good, bad)
 
 

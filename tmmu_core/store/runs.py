@@ -182,20 +182,20 @@ def first_growth(values: Sequence[int]) -> int | None:
 
 def runs_between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
     """Return the runs from commit ``good`` (default: first run) to ``bad`` (default: last). Raises ``StoreFault``."""
-    start = 0 if good is None else _latest_index(runs, good)
-    end = len(runs) if bad is None else _latest_index(runs, bad) + 1
+    start = 0 if good is None else _latest_index(runs, "--good", good)
+    end = len(runs) if bad is None else _latest_index(runs, "--bad", bad) + 1
     if good is not None and start >= end:
         raise StoreFault(f"the run of {good} is later than the run of {bad}.", hint="Swap --good and --bad.")
     return tuple(runs[start:end])
 
 
-def _latest_index(runs: Sequence[Run], commit: str) -> int:
+def _latest_index(runs: Sequence[Run], option: str, commit: str) -> int:
     """Return the index of the latest run of a commit, which may be abbreviated."""
     exact = [k for k, run in enumerate(runs) if run.commit == commit]
     matching = exact or [k for k, run in enumerate(runs) if run.commit.startswith(commit)]
     if not matching or len({runs[k].commit for k in matching}) > 1:
         problem = "has no run" if not matching else "is ambiguous: several commits start with it"
-        raise StoreFault(f"the commit {commit!r} {problem}.", hint="List the commits with tmmu history.")
+        raise StoreFault(f"{option}: the commit {commit!r} {problem}.", hint=f"See tmmu history {runs[-1].model}.")
     return matching[-1]
 
 
