@@ -26,7 +26,8 @@ def parse_bytes(text: str) -> int | None:
         return None
     found = _SIZE.fullmatch(word)
     has_digits = found is not None and (found["hex"] or found["whole"] or found["frac"])
-    if found is None or not has_digits or ("," in text and not _grouped(text)):
+    is_part_of_byte = found is not None and found["frac"] and not found["unit"] and int(found["frac"])
+    if found is None or not has_digits or is_part_of_byte or ("," in text and not _grouped(text)):
         decimal = " Write 1.5 with a point: a comma separates thousands." if "," in text else ""
         raise ValueError(f"{strict.shown(text)} is not a size. Write bytes, or a number with KiB, MiB or GiB.{decimal}")
     if found["hex"]:

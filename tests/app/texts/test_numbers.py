@@ -58,7 +58,7 @@ def test_sizes_are_parsed(text: str, n: int | None) -> None:
     assert parse_bytes(text) == n
 
 
-MALFORMED = ("much|1.2.3|-4|MiB|4 hours|12kk", ".|1,5|1,5GiB|1,,024|1024,5|,5|1,024,|12,34")
+MALFORMED = ("much|0.5|1.5B|1.2.3|-4|MiB|4 hours|12kk", ".|1,5|1,5GiB|1,,024|1024,5|,5|1,024,|12,34")
 
 
 @pytest.mark.parametrize("text", "|".join(MALFORMED).split("|"))
