@@ -103,8 +103,8 @@ def test_open_fit_exits_with_3(tmmu: Any, branches: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "smaller"), [("2", ["a smaller B"]), ("1", [])])
-def test_smaller_size_is_suggested_only_if_there_is_one(tmmu: Any, size: str, smaller: list[str]) -> None:
-    code, answer = fitted(tmmu, BATCH, "--dims", f"B={size}", "--capacity", "1KiB")
+def test_smaller_size_and_larger_cost_are_suggested_only_if_they_help(tmmu: Any, size: str, smaller: list[str]) -> None:
+    code, answer = fitted(tmmu, BATCH, "--dims", f"B={size}", "--capacity", "1KiB", "--max-cost", "5")
     assert (code, answer["next_steps"][1:]) == (1, smaller)
 
 

@@ -141,12 +141,13 @@ class Fitted:
         sizes, bounds = extents(self.best.plan), self.bound.bytes_of
         exceeded = [name for name, limit in self.capacity.arenas.items() if sizes.get(name, 0) > limit]
         needed = [(f"{name}=", sizes[name], bounds[name]) for name in exceeded]
+        needed = needed or [("", self.best.extent_bytes, self.lower_bound_bytes)]
         texts = [
             f"{arena}{size:,} bytes" + (f" (lower bound: {bound:,})" if bound < size else "")
-            for arena, size, bound in needed or [("", self.best.extent_bytes, self.lower_bound_bytes)]
+            for arena, size, bound in needed
         ]
         steps = [f"a capacity of {' and '.join(texts)}"]
-        if self.allowed.max_cost is not None:
+        if self.allowed.max_cost is not None and any(size > bound for _, size, bound in needed):
             steps.append("a larger maximum cost")
         if others := [kind for kind in DEFAULT_KINDS if kind not in self.allowed.kinds]:
             steps.append(f"allow {', '.join(others)}")
