@@ -143,8 +143,7 @@ class Fitted:
         needed = [(f"{name}=", sizes[name], bounds[name]) for name in exceeded]
         needed = needed or [("", self.best.extent_bytes, self.lower_bound_bytes)]
         texts = [
-            f"{arena}{size:,} bytes" + (f" (lower bound: {bound:,})" if bound < size else "")
-            for arena, size, bound in needed
+            f"{arena}{size:,} bytes" + f" (lower bound: {bound:,})" * (bound < size) for arena, size, bound in needed
         ]
         steps = [f"a capacity of {' and '.join(texts)}"]
         if self.allowed.max_cost is not None and any(size > bound for _, size, bound in needed):
