@@ -36,7 +36,7 @@ def encode(x: Any) -> bytes:
         return _head(4, len(x)) + b"".join([encode(item) for item in x])
     if isinstance(x, dict):
         if not all(isinstance(key, str) for key in x):
-            raise ValueError("map keys are text")
+            raise ValueError("a map key is not a text")
         pairs = sorted([(encode(key), encode(value)) for key, value in x.items()])
         return _head(5, len(x)) + b"".join([part for pair in pairs for part in pair])
     if isinstance(x, bytes):

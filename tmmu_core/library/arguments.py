@@ -37,7 +37,7 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, 
 from tmmu_core.plans.model import Plan
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | Mapping[str, Any] | Graph | PlainInstance | Plan | Trace | Any
-"""A path, the bytes of a file, a native graph as a dict, a value of the core, or a PyTorch module."""
+"""A path, the bytes of a file, a native graph as a dict, a value of the core, a PyTorch module or exported program."""
 Amount: TypeAlias = int | str  # bytes, or a text such as ``"8GiB"``
 Share: TypeAlias = int | float | str | Fraction  # percent, or a text such as ``"5 %"``
 Capacities: TypeAlias = int | str | Mapping[str, int | str]  # bytes of one memory for all arenas, or arena → bytes

@@ -77,12 +77,12 @@ class Fit(Generic[P]):
 
     @property
     def lower_bound_bytes(self) -> int:
-        """Lower bound over all plans that the allowed moves can reach."""
+        """Lower bound of ``extent_bytes`` over all plans that the allowed moves can reach."""
         return self.fitted.lower_bound_bytes
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Suggested changes of the request if nothing fits."""
+        """Suggested changes of the request; empty if it fits."""
         return self.fitted.next_steps
 
     @property

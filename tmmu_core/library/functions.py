@@ -27,6 +27,7 @@ from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import option_texts
 
 
 @suggest_options()
@@ -95,7 +96,7 @@ def plan(
         Arguments of a PyTorch module: one tensor, all positional arguments, or keyword arguments.
     planner : str, optional
         ``slots``, ``naive``, ``ffd``, ``helia``, ``greedy``, ``portfolio``, ``search``, ``exact``, ``reuse`` or
-        ``auto``, which searches longest and gives the smallest plan [the source's planner, else ``slots``].
+        ``auto``, which runs several and returns the smallest plan [depends on the source, usually ``slots``].
     mode : {"forward", "backward", "inference"}, optional
         The part of the graph to plan [``backward`` if the graph has backward nodes, else ``inference``].
     capacity : int, str or dict, optional
@@ -141,6 +142,8 @@ def plan(
         A package that reads the source is missing; ``hint`` is the command that installs it.
     ArenaTooSmall
         The plan exceeds the capacity.
+    TmmuError
+        Another error: the plan exceeds the budget, nodes form a cycle, or the order violates a dependency.
 
     Examples
     --------
@@ -226,8 +229,8 @@ rank, world_size, shard_spec, addressing, progress : optional
     if is_module:
         from tmmu_core.library.torch_fit import TorchModel, fit_sized
 
-        if request.but(capacities={}) != PlanRequest():
-            what = "options of a plan do not apply to a module in training mode."
+        if given := option_texts(request.but(capacities={})):
+            what = f"{', '.join(given)}: options of a plan do not apply to a module in training mode."
             raise UnreadableInput(what, hint="Fit the graph of the module with these options.")
         model = TorchModel(source, example_inputs, loss, optimizer)
         return fit_sized(model, capacity, reserve or 0, allow, max_cost, dims, largest, progress)
@@ -260,8 +263,8 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
         Name of the planner ["auto"].
     minimise : bool, optional
         ``True``: search for the least extent, which may take minutes. ``False``: stop at the first packing that fits
-        the capacity; without a capacity, make only quick placements. Default with a capacity: ``False``. Default
-        without: ``True``, but the search ends soon after the extent is less than one alignment above the lower bound.
+        the capacity; without one, make only quick placements. Default with a capacity: ``False``. Default without:
+        ``True``, but end soon after the extent is within one alignment of the bound. With constraints: no effect.
     separations, colocations : array of int, shape (m, 2), optional
         Pairs of buffer indices. Separated buffers share no byte; colocated buffers have the same offset.
     pinned : dict of int to int, optional
@@ -312,7 +315,7 @@ def compare(baseline: Source, candidate: Source) -> Comparison:
     Parameters
     ----------
     baseline, candidate : Plan or anything that :func:`read` reads
-        A graph is planned with the default options.
+        A graph or an instance is planned with the default options.
 
     Returns
     -------

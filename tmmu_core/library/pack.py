@@ -46,7 +46,7 @@ class Packed:
 
     @property
     def optimal(self) -> bool:
-        """Whether the extent is proven minimal."""
+        """Whether the extent and the reuse cost are proven minimal."""
         return self.plan.arenas[0].status == "optimal"
 
     def __len__(self) -> int:

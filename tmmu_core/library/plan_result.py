@@ -44,8 +44,8 @@ REMARK_LENGTH = 400  # maximum number of characters of a remark in a plan's ``re
 class Plan(model.Plan):
     """A plan: live range, slot, arena and offset of each tensor, with figures, checks and exports.
 
-    The columns are those of :class:`tmmu_core.plans.model.Plan`: numpy arrays of shape (tensors,), sorted by the bytes
-    of the tensor ids. Offsets and sizes are in bytes; live ranges ``[birth, death)`` are in steps.
+    The columns are those of :class:`tmmu_core.plans.model.Plan`: numpy arrays or tuples with one entry per row, sorted
+    by the bytes of the tensor ids. Offsets and sizes are in bytes; live ranges ``[birth, death)`` are in steps.
     """
 
     planning: PlanningResult | None = None
@@ -58,7 +58,7 @@ class Plan(model.Plan):
 
     @classmethod
     def of_candidate(cls, candidate: Candidate) -> Self:
-        """Return the plan of a candidate of a fit."""
+        """Return the plan of a candidate of a fit; its request has only the planner, since the graph has the rest."""
         request = PlanRequest(planner=candidate.plan_input.planner)
         return cls.of(candidate.plan, PlanningResult(request, candidate.plan, candidate.solution))
 
@@ -139,7 +139,7 @@ class Plan(model.Plan):
         max_growth : int or str, optional
             Maximum growth of live peak, extent and lower bound of each arena over the baseline: bytes or ``"5 %"`` [0].
         max_peak_growth, max_extent_growth : int or str, optional
-            Maximum growth of the live peak, and of the extent [``max_growth``].
+            Maximum growth of the live peak (without ``max_growth``, also of the bound) and extent [``max_growth``].
         graph : Graph, optional
             Verify against this graph [the graph that the plan was made from].
         allow_incomplete : bool
@@ -173,7 +173,7 @@ class Plan(model.Plan):
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
         with_bounds = None
         if before is not None:
-            # The bounds of a plan file without its graph are computed from its rows. Compute the others equally.
+            # Without its graph, the bounds of a plan file follow from its rows only; then use such bounds for both.
             if getattr(before, "planning", None) is None or (self.planning is None and verdict.examined == "rows"):
                 with_bounds = with_bounds_of_rows
             if verdict.ok and not (baseline_verdict := verify_plan(before)).ok:
@@ -244,7 +244,7 @@ class Plan(model.Plan):
 
         Without ``path``, return the HTML as bytes. ``baseline``: a plan to compare with; ignored by ``.md``.
         Raises ``UnreadableInput`` for an unsupported suffix; ``UnwritableOutput`` if the file cannot be written, and
-        for PDF without an installed browser.
+        for PDF if no browser prints it.
         """
         suffix = "" if path is None else Path(path).suffix.lower()
         if suffix not in ("", ".html", ".htm", ".md", ".pdf"):
@@ -316,7 +316,7 @@ class Gate:
 
 
 def as_plan(source: Source) -> model.Plan:
-    """Return the plan of a source; a graph or instance is planned with the default options."""
+    """Return the plan of a source; plan a graph or an instance with default options. Raises ``UnreadableInput``."""
     if isinstance(source, model.Plan):
         return source
     opened = arguments.open_source(source)

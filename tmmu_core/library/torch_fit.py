@@ -112,7 +112,7 @@ class TorchFit(Fit[Plan]):
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Suggested changes of the request if nothing fits, limited to moves that a PyTorch step can run."""
+        """Suggested changes of the request, with only moves that a PyTorch step can run; empty if it fits."""
         if self.answer == "fits":
             return ()
         capacity, *others = [text for text in self.fitted.next_steps if not text.startswith("allow ")]
@@ -182,7 +182,7 @@ class TorchModel:
         leaves = [tensor for tensor in tree_leaves(self.example_inputs) if isinstance(tensor, torch.Tensor)]
         rows = next((tensor.shape[axis] for tensor in leaves if tensor.dim() > axis and tensor.shape[axis]), None)
         if rows is None:
-            raise UnreadableInput(f"no tensor of the example inputs has an axis {axis}.", hint="Omit the size.")
+            raise UnreadableInput(f"dims: no tensor of the inputs has an axis {axis}.", hint="Omit this dimension.")
 
         @cache  # a tensor that is passed twice stays one tensor
         def resized(value: Any) -> Any:
@@ -223,7 +223,7 @@ def largest_size(
 ) -> TorchFit:
     """Return the fit at the largest size of the dimension ``largest`` that fits, or at its smallest size if none fits.
 
-    ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
+    ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. All but ``largest`` have their greatest size.
     ``fit_step(graph, device)`` returns the fit of a step's graph; a third argument is called with the progress.
     The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the best size
     differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
@@ -342,7 +342,7 @@ def _runs_on_gpu(plan: Any, limit: int) -> bool:
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
     """Fit a step in one memory. If no plan fits, search for the smallest plan.
 
-    On a GPU, smaller plans are tried until the model of the allocator can run one; else the answer is ``open``.
+    On a GPU, smaller plans are tried until the allocator's model can run one. If it runs none, the answer is ``open``.
     """
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})

@@ -58,7 +58,7 @@ def is_token(token: bytes, *, of_draft: bool = True) -> bool:
 def logical_address_table(plan: Plan) -> Table:
     """Return one row ``[arena, slot, offset]`` per slot in use, sorted by (arena name bytes, slot)."""
     slot_of, count = group_numbers(plan.arena, plan.logical_slot)
-    order = np.lexsort((plan.offset, slot_of))  # a slot's first row is at its start: no view starts below its base
+    order = np.lexsort((plan.offset, slot_of))  # the lowest row is the start of its slot
     lowest = order[np.searchsorted(slot_of[order], np.arange(count))]
     names = names_of([arena.name for arena in plan.arenas], plan.arena[lowest])
     return Table((names, plan.logical_slot[lowest], plan.offset[lowest]))

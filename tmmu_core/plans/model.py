@@ -66,7 +66,7 @@ class ArenaSummary:
     max_live: int
     storages: int = 0
     lower_bound_bytes: int | None = None
-    """Lower bound of the extent of every plan; it does not depend on the planner (contract §11)."""
+    """Lower bound of the extent of every plan of any planner (contract §11); ``None``: not stated by the file."""
     proven_bytes: int | None = None
     """Better lower bound, proven by the search or claimed by a file (status ``claimed``); ``None``: none."""
     status: str = FEASIBLE
@@ -155,7 +155,7 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     pinned: dict[str, int] = {}
     """Tensor → its offset."""
     reserved: dict[str, tuple[tuple[int, int], ...]] = {}
-    """Arena → reserved byte ranges."""
+    """Arena → reserved byte ranges ``[begin, end)``."""
     reuse_penalties: tuple[tuple[str, str, int], ...] = ()
     """``[first, second, cost]``: the cost is paid once if the byte ranges of the two overlap."""
 
@@ -225,7 +225,7 @@ class Plan:
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` is never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Arena → notes of its planner (scalars, search progress), and texts by key (:data:`REMARKS`)."""
+    """Arena → its planner's notes; key of :data:`REMARKS` → text; ``addressing`` → kind and bits of the hashes."""
     own_arenas: bool = False
     """Whether the planner defined the arenas itself, as ``helia`` does (``role@memory``)."""
     constraints: Constraints | None = None

@@ -93,7 +93,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     producer = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}
-    dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)
+    dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)  # outputs are live to the end
 
     def renamed(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(name + REMAT if name in dropped else name for name in names)
@@ -105,9 +105,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
         marks = {"alias_group_id": None, "saved_for_backward": False, "remat": False}
         return msgspec.structs.replace(tensor, id=tensor.id + REMAT, view=view, **marks)
 
-    copies: dict[str, Tensor] = {}
-    inserted: dict[str, Node] = {}
-    expanded_order: list[str] = []
+    copies, inserted, expanded_order = dict[str, Tensor](), dict[str, Node](), list[str]()
     for node_id in order:
         node = nodes[node_id]
         if node.phase != "forward":

@@ -125,7 +125,7 @@ class ReferenceLiveness:
 
     @cached_property
     def storages(self) -> dict[str, Storage]:
-        """The storages by name. The bytes of a storage are free when no member is live."""
+        """The storages by name. A storage is live from its first birth to the last death of its members."""
         return {
             name: Storage(
                 name=name,
@@ -189,7 +189,7 @@ class ReferenceLiveness:
             "persistent": x_storage in self._persistent,
             "graph_output": x in self.run.outputs,
             "saved_for_backward": x in self.ranges.saved,
-            # Another member of x's storage is live after this step, or y is not the first-born of its storage or older.
+            # Another member of x's storage is live after this step, or y's storage does not begin with y at this step.
             "alias_live": any(death > step for death, member in self._latest_deaths[x_storage] if member != x)
             or y_storage != y
             or self.birth[y] != step,
@@ -302,7 +302,8 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         }
         condition = next((condition for condition, is_violated in violated.items() if is_violated), "")
         if condition:
-            message, node_id = f"{node.node_id} may not write {y} in place of {x}: {condition}.", node.node_id
+            why = "another tensor of their storages is live" if condition == "refcount" else condition.replace("_", " ")
+            message, node_id = f"{node.node_id} may not write {y} in place of {x}: {why}.", node.node_id
             fields = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": x}
             raise InvalidIrShapes(message, t=step, **fields)
         overwritten |= {(step, x), (step, y)}

@@ -186,7 +186,7 @@ def check_reuse(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
         if node is None or (x, y) not in liveness.candidates(step, node):
             condition = "its node does not permit it"
         else:
-            condition = liveness.refusal(step, node, x, y)
+            condition = liveness.refusal(step, node, x, y).replace("_", " ")
         if condition:
             message = f"{y!r} may not reuse {x!r} in place at step {step}: {condition}."
             yield error("illegal_handoff", message, tensor=x, other=y, step=step)

@@ -71,7 +71,7 @@ def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
             message = f"arena {arena.name} has the alignment {alignment}, which is not a power of two."
             yield error("alignment", message, arena=arena.name)
             continue
-        # A slot starts at a multiple of the arena's alignment, unless the first row of its first storage is a view.
+        # A slot starts at a multiple of the arena's alignment, unless its first row is a view whose base has no row.
         misaligned = (facts.start[opener] % np.uint64(alignment) != 0) & ~facts.is_view[facts.first_row[opener]]
         for k in np.flatnonzero(misaligned & (slots.arena == number)).tolist():
             message = f"slot {slots.number[k]} of {arena.name} starts at {facts.start[opener[k]]}"
@@ -109,8 +109,7 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
     names = [ids[i] for i in rows]
     groups = Groups(dict.fromkeys((*names, *sorted({base for i in rows if (base := bases[i]) is not None}))))
     anchor = next((ids[i] for i in rows if (base := bases[i]) is None or base in plan.row_of), names[0])
-    first_of_group: dict[str, str] = {}
-    tensor_by_end: dict[tuple[int, int], str] = {}
+    first_of_group, tensor_by_end = dict[str, str](), dict[tuple[int, int], str]()
     for i in rows:
         name, base, group = ids[i], bases[i], plan.alias_group_ids[i]
         if base is not None:
@@ -156,6 +155,7 @@ def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
 
 
 def _all_overlapping(boxes: list[Box]) -> Iterator[tuple[int, int]]:
+    """Yield all pairs (earlier, later) of boxes that overlap; :func:`overlapping` may yield only excluded ones."""
     for b, box_b in enumerate(boxes):
         for a, box_a in enumerate(boxes[:b]):
             if box_a[0] < box_b[1] and box_b[0] < box_a[1] and box_a[2] < box_b[3] and box_b[2] < box_a[3]:
@@ -164,8 +164,7 @@ def _all_overlapping(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
     """Return the boxes of the storages that have bytes, and the storage of each box."""
-    boxes: list[Box] = []
-    owner: list[int] = []
+    boxes, owner = list[Box](), list[int]()
     storages = [s for s in storages if facts.size[s]]
     birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
@@ -184,7 +183,7 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
 
 
 def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
-    """Yield pairs (earlier, later) of boxes that overlap, at least one if any do. O(n log n) if none do."""
+    """Yield pairs (earlier, later) of boxes that overlap, at least one if any do."""
     # A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps an interval
     # is reported and not added, so not all pairs are found.
     nonempty = [i for i, (birth, death, start, end) in enumerate(boxes) if birth < death and start < end]
@@ -319,9 +318,9 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_slot_counts(facts: PlanFacts, liveness: ReferenceLiveness | None) -> Iterator[Finding]:
-    """Check rule ``slots_max_live``: an arena has as many slots as storages that are live at one step."""
-    # Planners other than ``slots`` may use more. If ``slots`` does, must_not_alias pairs can be the cause: in an arena
-    # with such pairs, or if ``liveness`` is ``None``, this is only the warning ``slots_over_optimal``.
+    """Check rule ``slots_max_live``: an arena has at least as many slots as storages that are live at one step."""
+    # Only planner ``slots`` must not use more. If it does, must_not_alias pairs can be the cause: in an arena with such
+    # pairs, or if ``liveness`` is ``None``, this is only the warning ``slots_over_optimal``.
     plan = facts.plan
     paired = set() if liveness is None else {liveness.arena[name] for pair in liveness.must_not_alias for name in pair}
     for number, arena in enumerate(plan.arenas):

@@ -258,6 +258,7 @@ def _cost_at(edges: Edges, i: int, j: int, a: int, b: int) -> float:
 
 def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
     """Return offsets to try per unit: its pin, else 0 and the ends of units and reserved bytes; ``[]`` if too many."""
+    # A unit at another offset can move down to the next of these without a higher cost.
     found: list[set[int]] = [set() for _ in units]
     pending = [(i, end) for i in range(len(units)) for end in (0, *(end for _, end in reserved))]
     while pending:

@@ -295,8 +295,7 @@ def _witness_bound(blocks: Blocks, storages: I64, arena: ArenaSummary) -> Bound:
     """Return the bound of the witness's storages that conflict pairwise: those live at its step, then further ones."""
     in_arena, step = set(storages.tolist()), arena.witness_step
     alive = set(blocks.live_at(storages, step))
-    chosen: dict[str, int] = {}
-    not_live: list[str] = []
+    chosen, not_live = dict[str, int](), list[str]()
     for name in dict.fromkeys(arena.witness):
         live_block = next((block for block in blocks.parts.get(name, ()) if block in alive), None)
         if live_block is None:

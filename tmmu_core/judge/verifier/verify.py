@@ -22,10 +22,10 @@ from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import CHANGED, COLUMN_OF, NO_CONTENT_HASH, PLACES_DERIVED, Plan
 
 OWN_RULES: dict[str, str] = {
-    "columns": "columns have one length, rows are unique and sorted by id bytes, arenas exist",
-    "range": "live ranges are not empty and are inside the timeline",
-    "row": "role, dtype and size are valid, persistent tensors are always live, views are inside their bases",
-    "alignment": "every offset is a multiple of its row's alignment, alignments are powers of two",
+    "columns": "columns have one length, rows are unique and sorted by id bytes, arenas exist, steps match the order",
+    "range": "live ranges are not empty and are inside the timeline, bytes end by 2^64 − 1",
+    "row": "preset, role, dtype and size are valid, persistent tensors are always live, views are inside their bases",
+    "alignment": "offsets are multiples of the row's alignment, slots of the arena's; alignments are powers of two",
     "bounds": "every row ends within its arena's extent",
     "extent": "the extent is the end of the highest storage, committed bytes are the extent in whole pages",
     "capacity": "no arena's extent is over its capacity",
@@ -153,7 +153,7 @@ def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, di
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
-    """Return the warnings of a verdict: one for a digest; else one per reason why arena rules were not checked."""
+    """Return a warning for a digest; else one each for rules unchecked due to the plan's own and to unknown arenas."""
     if verdict.examined == "totals":
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}
@@ -191,8 +191,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``handoff``: the plan's list of in-place reuse against its rows."""
     plan = facts.plan
     disjoint = not facts.overlaps_slot_below.any()
-    used_inputs: set[str] = set()
-    used_outputs: set[str] = set()
+    used_inputs, used_outputs = set[str](), set[str]()
     for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):
         reuse, problems = f"the reuse of {x!r} by {y!r} at step {step}", []
         if x not in plan.row_of or y not in plan.row_of:
@@ -223,8 +222,8 @@ def check_remarks(plan: Plan) -> Iterator[Finding]:
     if derived := plan.remark(PLACES_DERIVED):
         message = f"the file does not state its unit of placement; checked as a plan of {plan.places}: {derived}."
         yield warning("places", message)
-    if why := plan.remark(NO_CONTENT_HASH):
-        yield warning("content_hash", f"the file has no content hash: {why}.")
+    if plan.remark(NO_CONTENT_HASH):
+        yield warning("content_hash", "the file has no content hash, so an edit may be undetected.")
     if parts := plan.remark(CHANGED):
         yield error("hash", f"the file was changed after it was written: {parts}.")
 

@@ -171,7 +171,7 @@ class _EngineOrder:
         return self.engines.default
 
     def penalties(self, problem: Problem) -> Iterable[tuple[int, int, int]]:
-        """Yield ``(earlier storage, later storage, cost)`` of every pair with a penalty over 0. O(storages²)."""
+        """Yield ``(earlier storage, later storage, cost)`` of every pair with a penalty over 0."""
         if len(problem) > MOST_STORAGES:
             message = f"arena {problem.arena!r} has {len(problem):,} storages, more than {MOST_STORAGES:,}."
             hint = "Plan a part of the graph."

@@ -10,8 +10,8 @@ the largest buffer). At each step, every byte of ``[0, extent)`` belongs to one 
 * *holes*: all other free bytes below the end of the highest block
 * *tail*: bytes above the end of the highest block (the whole extent if nothing is live)
 
-The sum of the accounts is the extent, or more if blocks overlap (in an invalid plan). Without slots, each storage is a
-block of its own size, so the slot rounding is 0.
+The sum of the accounts is the extent, or more if blocks overlap or end past the extent. Without slots, each storage is
+a block of its own size, so the slot rounding is 0.
 """
 
 import re

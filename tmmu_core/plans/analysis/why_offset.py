@@ -1,7 +1,6 @@
 """Explain the offset of a storage: the storages below it, its slot, and the effect of another offset.
 
-Two storages are *live together* if their half-open live ranges intersect. A ``row`` in a result is the plan's row
-whose tensor names the storage. O(n log n) for n storages of the plan.
+Two storages are *live together* if their half-open live ranges intersect. ``row``: the plan's row that names a storage.
 """
 
 from collections.abc import Sequence

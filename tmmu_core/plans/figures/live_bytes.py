@@ -94,7 +94,7 @@ class PlanStorages:
     slot: I64
     offset: U64  # start of the storage in its arena, in bytes: the lowest offset of its rows
     size: U64  # bytes up to the highest end of its rows
-    alignment: U64
+    alignment: U64  # greatest alignment of the rows at its start, in bytes
     birth: I64
     death: I64  # step after the last use of its bytes (:attr:`Plan.held_until`)
     backing: U64  # bytes of its slot: of the largest storage, at least 1 in a plan with slots (contract §3)

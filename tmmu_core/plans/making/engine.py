@@ -195,8 +195,8 @@ def spread_over_memories(
 
     The memories are those of ``options``, else the arenas of the configuration, else one unlimited memory. A tensor
     whose ``arena`` is a memory is placed there.
-    Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor a default arena, and
-    the errors of ``read_platform`` and ``helia.place``.
+    Raises ``InvalidIrShapes`` for memories in both, ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is
+    neither a memory nor a default arena, and the errors of ``read_platform`` and ``helia.place``.
     """
     if options.get("memories") is not None and config:
         message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."

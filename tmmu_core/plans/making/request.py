@@ -140,7 +140,7 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
 
 
 def arenas_in_use(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
-    """Return the arenas of a plan: ``memory`` for one memory, else the declared ones, else those that tensors need."""
+    """Return ``memory`` for one memory, else the declared arenas, else those in use. Raises ``InvalidIrShapes``."""
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
             message = "all tensors share one arena (--one-memory or --capacity BYTES), but other arenas are declared."

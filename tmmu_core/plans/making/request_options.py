@@ -169,7 +169,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "P",
         "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
     ),
-    "planner": OptionSpec("--planner", "NAME", f"Planner: {', '.join(PLANNERS)} [slots]."),
+    "planner": OptionSpec("--planner", "NAME", f"Planner: {', '.join(PLANNERS)} [depends on the file, usually slots]."),
     "options": OptionSpec(
         "--option",
         "KEY=VALUE",
@@ -252,7 +252,7 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
         return Contradiction("the number of ranks is 0.", "Give --world-size 1 or more.", "world_size")
     if request.shard_spec is None and request.rank >= world:
         message = f"there is no rank {request.rank}; the number of ranks is {world}."
-        return Contradiction(message, "Ranks count from 0.", "rank")
+        return Contradiction(message, f"Give a rank from 0 to {world - 1}.", "rank")
     return None
 
 
