@@ -157,6 +157,7 @@ def test_parameters_and_state_from_before_the_trace_are_told_by_their_sizes(has_
             read[found.categories[row]] += int(found.size[row])
             assert found.name("origin", row) == "before the trace"
     assert read == true
+    assert history({**writer.document(), "device_traces": []}).name("origin", 0) == "unknown"
 
 
 # --- streams, pools, failures -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
     device_traces[device]   alloc 0x7f…00 512 B ── frames ──┐            a live range: alloc to free_completed
                             free_completed 0x7f…00 ─────────┘
-    segments                memory reserved by the caching allocator; the arena has the size of the reserved peak
+    segments                memory reserved by the caching allocator; the arena is at least as large as its peak
       blocks                allocations at the end; one without an alloc event existed before the trace began
 
 A step is an alloc or free event. Of several devices, the one with the highest peak is shown. A tensor is named after
@@ -49,7 +49,7 @@ from tmmu_core.plans.model import CATEGORIES
 BEFORE = "before the trace"
 KEYS = ("category", "line", "module", "stream", "pool", "origin")  # properties by which buffers can be grouped
 _PHASE_NAMES: dict[int, Phase] = {codes.FORWARD: "forward", codes.BACKWARD: "backward", codes.OPTIMIZER: "optimizer"}
-MEMORY_BYTES = 3 << 30  # maximum memory of all processes together
+MEMORY_BYTES = 3 << 30  # maximum estimated memory of all processes together
 MIN_PARALLEL_BYTES = 1 << 26  # several processes are started if all files together have at least this size
 SIGNATURE_BYTES = 1 << 12  # bytes of a file that are read to detect a snapshot
 _RANK = re.compile(r"rank[_-]?(\d+)|(\d+)(?=\D*$)")
@@ -69,7 +69,7 @@ class History(Recorded, Device):
     """Allocations of one device over time; columns are in the order of the instance's rows."""
 
     ids: tuple[str, ...]
-    phase: I64
+    phase: I64  # code of the phase of each birth; −1: unknown
     lines: Sequence[str]  # source line of each stack
     paths: Sequence[tuple[str, ...]]  # the user's functions in each stack, outermost first
     reserved: Reserved
@@ -93,7 +93,8 @@ class History(Recorded, Device):
                 return f"stream {stream}"
             case "pool":
                 return f"stream {stream}" + (f", private pool {pool[0]}.{pool[1]}" if any(pool) else "")
-        return BEFORE if self.is_before[row] else "during the trace"  # the key is "origin"
+        since = "during the trace" if self.events.is_recorded else "unknown"
+        return BEFORE if self.is_before[row] else since  # the key is "origin"
 
     def totals(self, key: str, step: int) -> list[Total]:
         """Return the live buffers at a step, grouped by the property ``key``, largest sum first."""
@@ -217,7 +218,7 @@ _PHASES[codes.STATE] = codes.OPTIMIZER  # code of a stack → code of its phase
 def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     """Return the category of each allocation, an index into ``CATEGORIES``, and the phase of its birth.
 
-    ``phases``: the code of each stack. An unknown phase of a birth is −1. O(n log n).
+    ``phases``: the code of each stack. A birth has the phase of the last allocation with a known phase; −1: none.
     """
     code, freed_by = (np.array(phases, np.int64)[rows] for rows in (device.stack, device.free_stack))
     has_phases = bool((code[~device.is_before] > codes.NO_PHASE).any())
@@ -298,7 +299,7 @@ class RankSummary:
 
 
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
-    """Return sorted ``(rank, path)`` of a folder's snapshots. The rank is a number in the name, else the position."""
+    """Return sorted ``(rank, path)`` of a folder's snapshots; rank: a number in the name, else the file's position."""
     snapshots = []
     try:
         files = sorted(path for path in folder.iterdir() if path.is_file())
