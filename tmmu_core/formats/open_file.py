@@ -2,7 +2,7 @@
 
 ``READERS`` is the table of formats. To add a format, write a module with the functions ``refusal(data)`` and
 ``read(data, name)``, and add a row. The modules are imported on first use. If a module is slow to import, or reads
-several formats, its ``refusal`` is in :mod:`.signatures`. :func:`constants_of` returns lazily read constants.
+several formats, :mod:`.signatures` has its ``refusal_NAME``. :func:`constants_of` returns lazily read constants.
 """
 
 import contextlib
@@ -130,7 +130,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
 
 
 def nearest_reader(tried: Sequence[Rejection], message: str, source: str) -> Rejection | None:
-    """Return the row of the most likely reader: its reason is ``message``, else its endings match (graphs first)."""
+    """Return the row of the most likely reader: with the reason ``message``, else a matching ending (graphs first)."""
     if with_message := [row for row in tried if row[1] == message]:
         return with_message[-1]
     name = source.lower().removesuffix(".gz")

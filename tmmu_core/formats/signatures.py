@@ -15,7 +15,7 @@ from tmmu_core.plans.model import PLAN_SCHEMA
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
 GRAPH_FIELD = 7
-MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}  # number → wire type
+MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}  # ONNX: number → wire type
 MEMORY_EVENTS = "memory_allocation"  # category of the memory events of an ExecuTorch trace
 
 ONNX = "Export the model to ONNX (.onnx) or TensorFlow Lite (.tflite)."

@@ -2,7 +2,7 @@
 
 The format is that of the dsa-solver project: dynamic storage allocation (DSA) with reuse penalties. A pool is an arena.
 A buffer is a tensor with the id ``name``, or ``name#id`` for a repeated name. Keys without effect on placement, such as
-``metadata``, are ignored; unknown keys are rejected. Objectives in order: the capacity, reuse cost, the extent.
+``metadata``, are ignored; unknown keys are rejected. Objective: fit the capacity, least reuse cost, least extent.
 """
 
 from collections import Counter

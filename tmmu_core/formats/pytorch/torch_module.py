@@ -4,7 +4,7 @@
 
     module + example inputs ─► AOTAutograd under fake tensors ─► joint graph ─► fx_joint ─► Graph
 
-Nothing is computed and no weight is needed: tensors have a shape, a dtype and a storage, but no bytes. The joint graph
+No weight is needed: tensors have a shape, a dtype and a storage, but no bytes. The joint graph
 has the operators that eager PyTorch runs, without decompositions and fusion. The extra ``torch`` installs PyTorch.
 """
 
@@ -43,10 +43,10 @@ def import_torch(
     omitted for an exported program that contains example inputs. Parameters and inputs may be real, on the ``meta``
     device, or created under :func:`fake_tensors`, which supports models larger than the memory of this machine.
 
-    With ``train`` the graph has the forward and backward pass; tensors that the backward pass reads are marked
-    ``saved_for_backward``, and parameter gradients are outputs. Without it the graph has the forward pass, under
-    ``no_grad``. ``loss`` maps the module's result to the value to differentiate. By default this is the attribute
-    ``loss`` of the result, else the whole result.
+    With ``train`` the graph has the forward and backward pass in training mode: inputs and results that backward reads
+    are ``saved_for_backward``, and parameter gradients are outputs. Without it the graph has the forward pass in
+    evaluation mode, under ``no_grad``. ``loss`` maps the module's result to the value to differentiate. By default this
+    is the attribute ``loss`` of the result, else the whole result.
 
     Raises ``UnreadableInput`` if ``module`` has another type or cannot be traced, ``MissingExtra`` without PyTorch.
     """
@@ -98,7 +98,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     With PyTorch the graph is traced. It is a training step if a parameter needs a gradient and the only result is a
     floating-point scalar, else a forward pass. Without PyTorch, or if tracing fails (``while_loop``, ``map``, ``scan``)
     it is the forward pass as saved, with a note. The keys of ``envelopes`` are the names of :func:`dynamic_dims`. A
-    dynamic size is set to its upper bound in ``envelopes``, else to its value in the example inputs.
+    dynamic size has its upper bound in ``envelopes``, else its value in the example, else its upper bound in the file.
     """
     envelopes = envelopes or {}
     program = read_program(data)

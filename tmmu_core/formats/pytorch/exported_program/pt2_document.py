@@ -1,8 +1,8 @@
 """Types for the JSON of an exported program (the part of PyTorch's schema that a plan needs), and evaluation of sizes.
 
-A program writes a dynamic size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with the
-value that the size has in the example. SymPy's own reader evaluates such text as Python. This module parses the text
-and evaluates numbers, symbols, operators and the functions below. It executes no code.
+A program writes a dynamic size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with its
+value in the example if it does not depend on data. SymPy's own reader evaluates such text as Python. This module parses
+the text and evaluates numbers, symbols, operators and the functions below. It executes no code.
 """
 
 import ast
@@ -134,7 +134,7 @@ class Document(msgspec.Struct, frozen=True):
     """The JSON file."""
 
     graph_module: Module
-    range_constraints: dict[str, Any] = {}
+    range_constraints: dict[str, Any] = {}  # symbol → ``{"min_val": …, "max_val": …}``
 
 
 class Weight(msgspec.Struct, frozen=True):
@@ -154,7 +154,7 @@ strict.register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return the value of a size; ``ignore_recorded``: evaluate its formula. Raises :class:`SizeUnknown`."""
+    """Return a size; evaluate it if ``ignore_recorded`` or without a recorded value. Raises :class:`SizeUnknown`."""
     if size.as_int is not None:
         value = size.as_int
     elif size.as_expr is None:
@@ -199,7 +199,7 @@ def evaluate(formula: str, symbols: Mapping[str, int]) -> int:
 
 
 def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
-    """Return the value of part of a formula, at most 2^63 − 1. Assumptions (``positive=True``) are ignored."""
+    """Return the value of part of a formula; a symbol's assumptions (``positive=True``) are ignored."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             result: _Number = Fraction(number)

@@ -2,7 +2,7 @@
 
 The file has the shape, strides and offset of each tensor. The operator that writes a tensor determines its storage
 (:mod:`.pt2_operators`): that of an argument for a view or an in-place or ``out`` operator, else its own. Dynamic sizes
-have the requested values, else those of the example.
+have the requested values, else those of the example, else their upper bounds.
 """
 
 import math
@@ -34,7 +34,7 @@ DTYPES: dict[int, str] = {
     **dict(enumerate(("uint16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 28)),
     **dict(enumerate(("float8_e8m0fnu", "uint32", "uint64"), 33)),
 }
-"""The serialised numbers of PyTorch's dtypes."""
+"""Serialised number → dtype of PyTorch."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
 """Kinds of arguments that are tensors."""
 AUTOCAST = "the casts of autocast, which the file does not contain"
@@ -42,7 +42,7 @@ STRIDED = 7  # the serialised number of the dense layout
 
 
 def saved_graph(program: Program, name: str) -> Graph:
-    """Return the graph of the forward pass. Raises ``UnreadableInput`` for an unknown size or a broken reference."""
+    """Return the graph of the forward pass. Raises ``UnreadableInput`` for an unknown size or a contradiction."""
     reader = _Reader(program)
     nodes, outputs = tuple(reader.nodes), tuple(dict.fromkeys(reader.outputs))
     return Graph(
@@ -53,7 +53,7 @@ def saved_graph(program: Program, name: str) -> Graph:
 
 
 def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph`` with raw bytes in the archive. Raises ``UnreadableInput`` if it is damaged."""
+    """Return the persistent tensors of ``graph`` with raw bytes in the archive. Raises ``UnreadableInput``."""
     archive = path or bytes(data)
     program = read_program(archive)
     # Without nodes, because the sizes of their results can be unknown here.
@@ -109,7 +109,7 @@ class _Reader:
             self._operation(operation)
         graph_name_of = {each.target: each.name for each in program.inputs}
         for kind, spec in program.outputs:
-            if kind.endswith("_mutation"):  # a copy of a new value to the buffer or input, unless they share storage
+            if kind.endswith("_mutation"):  # a copy of the new value to its target, unless they share storage
                 target = self._value(graph_name_of.get(spec.target, spec.target))
                 value = self._value(spec.tensor)
                 if target.storage != value.storage:
@@ -291,7 +291,7 @@ class _Reader:
     def _own_storage(
         self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, shared: int | None = None
     ) -> _Value:
-        """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes of a shared storage."""
+        """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes of the inputs' storage."""
         tensor_id = _unique(tensor_id, self.tensor_ids)
         offset_bytes = layout.offset * layout.itemsize
         start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)
@@ -321,7 +321,7 @@ class _Reader:
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
             raise _broken(f"the tensor {name!r} has {len(shape)} axes and {len(strides)} strides")
-        # A loop's result can be saved as the last row of a larger storage, which only autograd keeps.
+        # The file can have a loop's result as the last row of a larger storage, which only autograd keeps.
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:

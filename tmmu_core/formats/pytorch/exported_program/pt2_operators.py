@@ -48,8 +48,8 @@ CHANGED_COPIES = words(
     "as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce "
     "masked_scatter put scatter scatter_add scatter_reduce select_scatter slice_scatter"
 )
-"""Operators that copy their first argument and change some elements. The result may overwrite this argument only."""
-REDUCING_OVERLOADS = words("dim other_dim names_dim dim_IntList")  # not pointwise
+"""Operators that copy their first argument and change elements. The result may overwrite this argument only."""
+REDUCING_OVERLOADS = words("dim other_dim names_dim dim_IntList")  # reductions, of otherwise pointwise operators
 _OUT_OVERLOADS = words(
     "L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input "
     "inverse output result sign values values_stable"
@@ -88,7 +88,7 @@ class Operator:
 
 
 def operator(target: str) -> Operator:
-    """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or ExecuTorch's ``aten_add_Tensor``."""
+    """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, ExecuTorch's ``aten_add_Tensor``; else only a name."""
     if (edge := ONE_WORD.fullmatch(target)) is not None:
         space, name, overload = one_word_parts(edge[1], edge[2])
         return Operator(space, name, overload or "default")

@@ -9,21 +9,21 @@ is one sequence, and a mask is used. ``torch.nn.Transformer`` compares a mask wi
 redraws values outside of a truncated normal distribution: the patch draws nothing.
 
 PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
-mode runs one kernel. While a model is traced, such an operator stays one kernel.
+mode runs one kernel. While a model is traced, such an operator stays one kernel (except ``_IN_PYTHON``).
 
 Layouts and storages are those of PyTorch's real kernels where its fake kernels differ or are missing:
 
-* The gradients of some losses, and results and gradients of normalizations, are contiguous (or channels last), whatever
-  the layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
+* The gradients of some losses and normalizations, and results of batch norm, are contiguous (or channels last) for any
+  layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
 * On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
 * The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
   in a tensor are replaced by the largest possible length, the width of the padded targets.
 * A kernel that resizes its result keeps the larger storage: ``mse_loss`` that of all losses before the reduction,
   ``col2im`` (``F.fold``) that of its columns if they are larger, ``embedding_bag`` on the CPU one more index.
-* If the first argument of ``copy`` or of a scatter operator is a view, the operator copies the whole storage.
+* ``copy`` and scatter operators copy the whole storage of their first argument, unless that is expanded.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
-PyTorch keeps fake kernels in one table, so the kernels in ``_KERNELS`` also apply to other traces in this process.
+PyTorch's tables of fake kernels are global: the kernels in ``_KERNELS`` also apply to other traces in this process.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ class _EqualIsFalse(TorchDispatchMode):
 def _replaced(*functions: tuple[str, str, Any]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, function, replacement in functions:
-            if hasattr(sys.modules.get(name), function):  # some versions of a package do not have the function
+            if hasattr(sys.modules.get(name), function):  # else the package is not loaded, or lacks it
                 stack.enter_context(mock.patch.object(sys.modules[name], function, replacement))
         yield
 
@@ -133,7 +133,7 @@ def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:
 
 
 class StandIns:
-    """Replaces tensors by fake tensors; with ``real``, also tensors with data. Shared storages stay shared."""
+    """Replaces tensors of other devices or modes by fake ones (``real``: also real ones). Storages stay shared."""
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
         self.mode, self.real = mode, real
@@ -212,7 +212,7 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def while_traced(*, fused_dropout: bool) -> Iterator[None]:
-    """Context manager: skip reads of values, and trace the operators of eager mode, or one operator for dropout."""
+    """Context manager: skip reads of values; trace the operators of eager mode (``fused_dropout``: one for dropout)."""
     kept = _IN_PYTHON | _FUSED if fused_dropout else _IN_PYTHON
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
     removed = []  # the decompositions before autograd
@@ -269,10 +269,9 @@ def while_built() -> Iterator[None]:
 
 
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
-    """Return ``result`` of the fake kernel of ``func``, with the dtypes and storage sizes of the real kernel."""
-    # The real kernel of a product rejects different dtypes.
+    """Return a fake kernel's ``result`` with the real one's dtypes and storage sizes. Raises ``UnreadableInput``."""
     dtypes = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)} if func in _PRODUCTS else ()
-    if len(dtypes) > 1:
+    if len(dtypes) > 1:  # the real kernel of a product rejects them
         what = f"{func} has operands of different dtypes: {', '.join(sorted(map(str, dtypes)))}."
         raise UnreadableInput(what, hint="Give inputs of the dtype of the parameters, such as x.float().")
     weight = args[_WEIGHT_INDEX[func]] if func in _WEIGHT_INDEX else None

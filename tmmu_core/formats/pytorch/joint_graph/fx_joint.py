@@ -4,9 +4,9 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 ``reshape``). Results with the same storage object share memory.
 
 * Backward begins at the first node, in program order, that depends on a tangent.
-* Tensors of the forward pass that backward reads are saved, unless they are persistent.
-* The new value of a buffer is written in place if the operator that computes it reads the old value (``batch_norm``)
-  and neither value is a view. Otherwise, a node copies the new value into the buffer.
+* Inputs and results of the forward pass that backward reads are saved, unless their storage is persistent.
+* If the program writes a buffer (or another input), the operator that computes the new value writes it in place if it
+  reads the old value (``batch_norm``) and neither value is a view. Otherwise, a node copies the new value there.
 * The bodies of operators in ``FLOWS`` (``cond``, ``while_loop`` …) are flattened where possible (``scopes``). Other
   bodies are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
@@ -68,21 +68,21 @@ class JointReader(torch.fx.Interpreter):
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
         self.storages: dict[int, tuple[str, StridedLayout | None]] = {}
-        """Address of a storage → its first tensor, and the tensor's layout if it fills the storage without repeats."""
-        self.id_of: dict[int, str] = {}
+        """Address of a storage → id of the tensor that owns it, and its layout (``None``: ``uint8``, or repeats)."""
+        self.id_of: dict[int, str] = {}  # ``id()`` of a value → tensor id
         self.values: list[Any] = []  # all values; the references keep their ``id()`` and storage addresses unique
         self.value_of: dict[str, Any] = {}  # tensor id → value
         self.inputs: list[str] = []
         self.outputs: list[str] = []
-        self.gradients: dict[str, str] = {}
+        self.gradients: dict[str, str] = {}  # parameter → its gradient
         self.tangents: dict[str, Any] = {}  # placeholder of a tangent → (descriptor, value)
         self.dependent: set[str] = set()  # tensors that depend on a tangent
         self.phase: Phase = "forward"
-        self.mutated: dict[str, str] = {}  # buffer → the tensor with its new value
+        self.mutated: dict[str, str] = {}  # buffer, or other written input → the tensor with its new value
         self.scope = self.prefix = ""  # scope of a body, and prefix of the ids of its nodes and tensors
 
     def run_on_placeholders(self, mode: Any) -> None:
-        """Run the graph on the values with which it was traced under the fake ``mode``."""
+        """Run the graph under the fake ``mode``, on the values with which it was traced."""
         values = [node.meta.get("val") for node in self.graph.find_nodes(op="placeholder")]
         with mode, torch.no_grad():
             self.run(*values, enable_io_processing=False)
@@ -107,7 +107,7 @@ class JointReader(torch.fx.Interpreter):
 
     def _placeholder(self, n: Any, value: Any) -> Any:
         descriptor = n.meta.get("desc")
-        if isinstance(descriptor, descriptors.TangentAOTInput):
+        if isinstance(descriptor, descriptors.TangentAOTInput):  # the caller's gradients share no storage
             value = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
             self.tangents[n.name] = (descriptor, value)
         elif isinstance(descriptor, descriptors.ParamAOTInput | descriptors.BufferAOTInput):
@@ -134,7 +134,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor, and its storage if that is new and larger. Return the ids, the storage first."""
+        """Declare a tensor, and its storage if that is new and of another size. Return the ids, the storage first."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -206,7 +206,7 @@ class JointReader(torch.fx.Interpreter):
         return draft
 
     def _begin_backward(self) -> None:
-        """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
+        """Set ``phase``, and add a node for each tangent: the gradient that the caller passes for an output."""
         self.phase = "backward"
         for placeholder, (descriptor, value) in self.tangents.items():
             result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base: the result that views it
@@ -231,7 +231,7 @@ class JointReader(torch.fx.Interpreter):
         return tuple((i, 0) for i, has_layout in enumerate(is_equal) if has_layout) or "none"
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
-        """Declare an in-place write for each buffer whose new value an operator computes from the old one."""
+        """Declare an in-place write for each buffer or input whose new value ``n`` computes from the old one."""
         results = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
         for item, leaf in [(None, value)] if isinstance(value, torch.Tensor) else enumerate(results):
             buffer = self.signature.mutations.get((n, item))
@@ -274,7 +274,7 @@ class JointReader(torch.fx.Interpreter):
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
-        """Return the function that flattens ``body`` with ``operands``; ``inline``: once, in its caller's scope."""
+        """Return the function that flattens ``body``; ``operands``: its numbers; ``inline``: in the caller's scope."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
@@ -308,7 +308,7 @@ class JointReader(torch.fx.Interpreter):
         self.nodes.append(Draft(node.node_id, node.instr, reads, writes, self.phase, node.inplace, pairs, scope=scope))
 
     def _finish(self) -> None:
-        """Append a copy for each mutated buffer without an in-place write; collect the outputs and gradients."""
+        """Insert a copy for each mutated buffer without an in-place write; sum gradients; collect the outputs."""
         for (node, item), buffer in self.signature.mutations.items():
             old = self.id_of[id(self.env[buffer])]
             if old in self.mutated:
@@ -333,7 +333,7 @@ class JointReader(torch.fx.Interpreter):
         written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}
         for parameter, [(total, first), *others] in gradients_of.items():
             # Eager mode sums the gradients of a tied parameter, which has one per name, in order. It copies a single
-            # gradient that no backward node computes, that another parameter also has, or that has other strides.
+            # gradient that no backward node computes, that an earlier parameter has, or that has other strides.
             is_shared = total not in written or total in self.gradients.values()
             if not others and (is_shared or not has_strides_of(first, self.value_of[parameter])):
                 total = self._add_gradient(f"{parameter}.grad_copy", "clone", parameter, [total], "none")
@@ -348,7 +348,7 @@ class JointReader(torch.fx.Interpreter):
         self.outputs = list(dict.fromkeys([*self.outputs, *inputs]))  # a program may return an input that it writes
 
     def _add_gradient(self, name: str, instr: str, parameter: str, reads: list[str], inplace: Any) -> str:
-        """Insert a node that computes a gradient of ``parameter`` from ``reads``; return the id of the gradient."""
+        """Insert a node for the gradient of ``parameter`` after the writers of ``reads``; return the gradient's id."""
         added = self._unused(name)
         self.tensors[added] = msgspec.structs.replace(self.tensors[parameter], id=added, role="gradient", view=None)
         backward = [k for k, draft in enumerate(self.nodes) if draft.phase == "backward"]
@@ -405,7 +405,7 @@ def _layout_of(value: Any) -> StridedLayout:
 
 def has_strides_of(gradient: Any, leaf: Any) -> bool:
     """Return whether the strides of ``gradient`` let the autograd engine use it as ``leaf.grad`` without a copy."""
-    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):  # it has gaps or overlaps
+    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):  # the leaf has gaps or overlaps
         return bool(gradient.is_contiguous())
     strides = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
     return all(size == 1 or one == other for size, one, other in strides)

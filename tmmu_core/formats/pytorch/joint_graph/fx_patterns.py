@@ -56,7 +56,7 @@ def signature_of(joint: Any) -> JointSignature:
 
 
 def written_part(node: Any) -> tuple[Any, bool]:
-    """Return the operator that can write a scatter's part in place (or ``None``), and whether it changes nothing."""
+    """Return the node that can write a scatter's part in place (or ``None``), and if the scatter changes nothing."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None, False

@@ -32,7 +32,7 @@ class RebuiltProgram:
     """A program on new tensors, which are fake in a fake mode. ``module(*tensors)`` runs it on its inputs, in order."""
 
     def __init__(self, program: Program) -> None:
-        self.module = torch.nn.Module()  # has no attributes besides the program's parameters and buffers
+        self.module = torch.nn.Module()  # separate: names in the program can be those of attributes of this class
         self.module.forward = self.forward
         self.program = program
         self.example: list[torch.Tensor] = []

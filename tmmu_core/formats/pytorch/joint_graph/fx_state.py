@@ -19,10 +19,10 @@ _PLAIN = (bool, int, float, complex, str, type(None))
 
 @contextlib.contextmanager
 def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
-    """Context manager: on exit, the module and its parts have the attributes that they had on entry.
+    """Context manager: restore the parameters, buffers, submodules and own attributes of the module and its parts.
 
-    Lists and dicts in attributes get their items back. The yielded dict is filled on exit: path of a changed plain
-    attribute → (value on entry, value on exit); ``None`` for an attribute that did not exist.
+    Own attributes are those that not every ``nn.Module`` has. Lists and dicts get their items back. The yielded dict is
+    filled on exit: path of a changed own attribute → (value on entry, value on exit); ``None`` if it did not exist.
     """
     before = [
         (path, part, _attributes(part), [(d, dict(d)) for d in (part._parameters, part._buffers, part._modules)])
@@ -59,7 +59,7 @@ def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> I
 
 @contextlib.contextmanager
 def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
-    """Context manager: yield path of a part → names of its plain attributes (numbers, texts) that are read."""
+    """Context manager: yield path of a part → names of its attributes with a number, text or ``None`` that are read."""
     paths = {id(part): path for path, part in module.named_modules()}
     read: dict[str, set[str]] = {}
 
@@ -129,7 +129,7 @@ class ForwardMode(TorchFunctionMode):
 
     It raises at the next operator, or on exit. It sets a new seed at each operator, so it also detects code that
     restores an earlier state. The seeds change no result, because a trace draws no numbers. ``tensor.data = value``
-    writes to the tensor in this mode, because functional tensors ignore the assignment.
+    (of the same shape) writes to the tensor in this mode, because functional tensors ignore the assignment.
     """
 
     seed = FIRST_SEED

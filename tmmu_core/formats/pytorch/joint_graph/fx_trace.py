@@ -29,7 +29,7 @@ class Observed:
     """Effects of a forward pass, and gradient sizes, that the joint graph does not contain."""
 
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Path of a plain attribute → its values before and after the pass (``state_restored``)."""
+    """Path of a changed attribute → its values before and after the pass (``state_restored``)."""
     result_bytes: tuple[int, ...] = ()  # bytes of the gradient of each result, 0 if it needs none
 
 
@@ -158,7 +158,7 @@ def exported_joint(
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
         stack.enter_context(fx_state.random_state_kept(module))
-        mode.fake_tensor_converter = FakeTensorConverter()  # the old converter caches flags of the tensors
+        mode.fake_tensor_converter = FakeTensorConverter()  # the old one caches whether tensors need a gradient
         values = [each for each in tensors if isinstance(each, torch.Tensor)]
         real = [each for each in values if not hasattr(each, "fake_mode")]
         # A tensor that is a part of its storage would get a fake storage that is too small.
@@ -166,7 +166,7 @@ def exported_joint(
         wholes = [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each.untyped_storage()) for each in parts]
         fake_wholes = list(map(mode.from_tensor, wholes))
         stack.callback(fake_wholes.clear)
-        stack.enter_context(fx_state.state_restored(module))  # PyTorch restores no module with several names
+        stack.enter_context(fx_state.state_restored(module))  # PyTorch does not restore a part with several names
         stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
@@ -214,7 +214,7 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
             raise UnreadableInput("a module of TorchScript cannot be traced.", source=name, place=place, hint=hint)
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
         if is_lazy(value):
-            what = f"the parameter {path.removeprefix('module.')!r} is not initialized."
+            what = f"the tensor {path.removeprefix('module.')!r} is not initialized."
             raise UnreadableInput(what, source=name, hint=CALL_ONCE)
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             layout = str(value.layout).removeprefix("torch.")
@@ -238,7 +238,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
                 new = part._buffers[name]
                 if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor) and new is not old:
                     if new.shape != old.shape:
-                        raise ValueError(f"the shape of the buffer {name!r} changes in each step")
+                        raise ValueError(f"the forward pass changes the shape of the buffer {name!r}")
                     with torch.no_grad():
                         old.copy_(new)
         observed.changed.update({path.removeprefix("module."): values for path, values in changed.items()})
@@ -316,7 +316,7 @@ _KERNELS = "Call functions without torch.compile. Register code outside of PyTor
 _GIVE_DENSE = "Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add."
 _CACHE = "A function keeps a tensor of the trace, as lru_cache does. In a new process, call module and loss, then fit."
 CALL_ONCE = "Call the module once with example inputs before the fit."
-_HINTS = {  # part of PyTorch's message, or a file in its trace → hint; the first match applies
+_HINTS = {  # part of the error's type or message, or a file in its trace → hint; the first match applies
     "to resize a view": CALL_ONCE,
     "Sparse": _GIVE_DENSE,
     "ignore_fresh_unbacked_symbols": "Unroll the while_loop, or open the program saved with torch.export.save.",

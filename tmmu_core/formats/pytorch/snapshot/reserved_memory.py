@@ -1,7 +1,7 @@
 """Compute the bytes that the allocator reserved over time, and block offsets within the reserved peak if possible.
 
 A snapshot lists the segments at the end of the trace, so the curve is computed backwards from their bytes. It is exact
-even if the trace begins in the middle of a run. Segments that never exist together share offsets, because a later
+even if the trace begins in the middle of a run. Segments that never exist together can share offsets: a later
 segment can reuse the bytes of a released one.
 """
 
@@ -55,8 +55,8 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
 def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     """Return ``(offsets of all blocks, note or "")``.
 
-    The first placement within ``max_bytes`` is returned, else the first one: the allocator's addresses without the gaps
-    between regions, packed segments, packed blocks.
+    Of three placements, the first one within ``max_bytes`` is returned, else the first: the allocator's addresses
+    without the gaps between regions, packed segments, packed blocks. ``None``: no limit.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP

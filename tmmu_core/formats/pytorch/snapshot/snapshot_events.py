@@ -88,8 +88,8 @@ register_types(_Document[Any], _Document[msgspec.Raw])
 
 
 def signed(address: int) -> int:
-    """Return the signed number with the bits of an address: some drivers allocate at the end of the 64-bit range."""
-    number = address - (address >> 63 << 64)
+    """Return an address as a signed number with the same bits. Raises ``UnreadableInput``."""
+    number = address - (address >> 63 << 64)  # some drivers allocate at the end of the 64-bit range
     if not -1 << 62 <= number < 1 << 62:  # the end of a block must fit into 64 bits
         raise UnreadableInput(f"the file is damaged: no memory has the address {hex(address):.20}.", hint=HINT)
     return number
@@ -197,7 +197,7 @@ class Device:
     stack: I64  # row of the allocating stack; 0: not recorded
     lane: I64  # row of ``events.lanes``
     free_stack: I64  # row of the freeing stack; 0: not recorded or not freed
-    is_before: NDArray[np.bool_]  # whether the allocation began before the trace
+    is_before: NDArray[np.bool_]  # whether the allocation began before the trace; false without a trace
     events: Events
     segments: Sequence[Segment]
     steps: int
@@ -239,7 +239,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
 
 
 def _add_traced_ranges(events: Events, rows: "array[int]") -> tuple[set[int], dict[int, int], int]:
-    """Add a trace's live ranges to ``rows``; return the allocated addresses, ``reused_at``, and the number of steps."""
+    """Add a trace's live ranges to ``rows``; return the addresses live at the end, ``reused_at``, and the steps."""
     # A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
     allocated: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
     reused_at: dict[int, int] = {}  # address → step of its first allocation after step 0

@@ -1,7 +1,7 @@
 """Compute the label, path and phase of the recorded stack of an allocation.
 
-A stack is read from its innermost frame outwards. The label skips frames of the unwinder, the allocator and the
-interpreter. The first frame that matches a rule determines the phase code. The rules are those of Mosaic
+Label and phase read a stack from its innermost frame outwards. The label skips frames of the unwinder, the allocator
+and the interpreter. The first frame that matches a rule determines the phase code. The rules are those of Mosaic
 (facebookresearch/mosaic, ``data_utils.py``), except that an inner frame takes precedence: a ``forward`` inside of the
 backward pass is a recomputed activation, and an optimizer step inside of the backward pass is an optimizer step.
 """
