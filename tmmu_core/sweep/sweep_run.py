@@ -279,6 +279,6 @@ def _results_of(client: Any, future: Any) -> Results | Exception:
 
 
 def run_batch(source: Source, points: tuple[Point, ...], overrides: Mapping[str, int]) -> Results:
-    """Return the results of a batch, on a worker. ``overrides``: limits that the user set (``--no-run``)."""
+    """Return the results of a batch, on a worker. ``overrides``: limits that the user set, as by ``--no-run``."""
     with limits.overridden(overrides):
         return tuple(run_point(source, point) for point in points)

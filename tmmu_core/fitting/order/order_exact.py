@@ -186,7 +186,7 @@ def best_first_search(
 ) -> Proof:
     """Return the best order whose sum of peaks, with constants, is below ``upper``; otherwise only a lower bound.
 
-    ``floor`` is a lower bound of each arena's peak. ``budget`` is the maximum number of expansions.
+    ``floor``: lower bound of each arena's peak. ``budget``: maximum expansions; ``should_continue`` receives the count.
     """
     state = states.start()
     if floor is not None:

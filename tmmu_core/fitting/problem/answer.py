@@ -74,7 +74,7 @@ class Capacity:
         return total
 
     def over(self, bytes_of: Mapping[str, int]) -> int:
-        """Return the bytes by which arenas of these sizes exceed the capacity; 0 if they fit."""
+        """Return the bytes by which arenas of these sizes, without ``offload``, exceed the capacity; 0 if they fit."""
         counted = {name: size for name, size in bytes_of.items() if name != OFFLOAD_ARENA}
         over_arenas = sum(max(0, size - self.arenas.get(name, size)) for name, size in counted.items())
         return over_arenas if self.total is None else max(over_arenas, sum(counted.values()) - self.total)
@@ -102,7 +102,7 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
     """Return the operators that limit moves of ``kinds``, sorted by name.
 
     Unknown operators keep their order relative to each other and to random, communicating and side-effect operators.
-    They are not recomputed, nor are operators without a known cost.
+    They are not recomputed, nor are operators without a known cost, of which gradients and nested scopes are omitted.
     """
     index, sizes = timeline.index, bytes_of_tensors(timeline).tolist()
     flops = graph_flops(index)
@@ -130,7 +130,7 @@ class Fitted:
     curve: tuple[Candidate, ...]  # the candidates that no other dominates in cost and bytes, by rising cost
     flops: int  # known FLOPs of the initial graph
     stopped: bool = False  # whether the search was stopped early
-    unknown: tuple[UnknownOperator, ...] = ()  # operators that the search could not reorder or recompute
+    unknown: tuple[UnknownOperator, ...] = ()  # operators that limited the answer; empty if none did
     allowed: Allowed = Allowed()  # the moves that the search could use
 
     @property
@@ -217,7 +217,7 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
 def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
     """Return group of modules → number of modules and sum of their figures, most activations first.
 
-    A group is named by a path with ``*`` in place of its first number. The root is the group ``outside modules``.
+    A group is named by a path with ``.*`` in place of its first ``.NUMBER``. The root is the group ``outside modules``.
     """
     found: dict[str, tuple[int, Counter[str]]] = {}
     for path, row in layers.items():
@@ -232,7 +232,7 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
 
     ``node`` is the node that runs at the peak, and ``module`` is its module. ``tensors`` lists the live storages that
     are not persistent as ``(tensor, bytes, module)``. ``modules`` maps each module to the bytes of its storages. Both
-    are sorted, largest first. ``suggestion`` is a change of the model, or ``""``.
+    are sorted, largest first. ``suggestion``: ``CHUNKED_LOSS`` if loss operators wrote over 25 % of them, else ``""``.
     """
     graph, plan = fitted.best.plan_input.graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)

@@ -1,7 +1,7 @@
 """In-place moves: add permissions for in-place reuse that the operator allows and the graph lacks.
 
 Element i of an element-wise operator's output depends only on element i of its inputs. So the output can overwrite an
-input of the same shape and dtype. Views are excluded: their element layout is unknown.
+input of the same shape and dtype. Views (unknown element layout), persistent inputs and aliased outputs are excluded.
 """
 
 from collections.abc import Collection

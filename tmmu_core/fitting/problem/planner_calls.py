@@ -169,7 +169,7 @@ def solve_input(plan_input: PlanInput) -> Solution:
 
 
 def extents_of(plan_input: PlanInput) -> dict[str, int]:
-    """Return arena → extent in bytes; faster than :func:`solve_input`, because it builds no rows of the plan."""
+    """Return :func:`extents` of the plan of an input; most planners need no rows of the plan for this."""
     entry = planner_named(plan_input.planner)
     if entry.defines_arenas:
         return extents(solve_input(plan_input).plan)

@@ -121,8 +121,8 @@ class TorchStep:
     def compiled(self, partition_fn: Callable[..., Any], backend: Any = "eager") -> Callable[..., Any]:
         """Return a function with the module's signature that runs the step as ``partition_fn`` splits it.
 
-        Raises ``UnreadableInput`` for a backend that cannot run it, for tensors without data, and if the module's joint
-        graph has changed since the fit. The function raises ``ValueError`` if inputs or parts of the module differ.
+        Raises ``UnreadableInput`` for a backend that cannot run it, for tensors without data, and for another joint
+        graph than in the fit. The function raises ``ValueError`` if inputs, their shared memory, or parts differ.
         """
         from torch._dynamo.backends.debugging import boxed_nop
         from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
@@ -248,7 +248,7 @@ class TorchStep:
 
     @contextmanager
     def _state_restored(self) -> Iterator[None]:
-        """Context manager: restore parameters, gradients, buffers, inputs and random generators on exit."""
+        """Context manager: restore the module's tensors and attributes, the inputs and random generators on exit."""
         inputs = [leaf for leaf in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(leaf, torch.Tensor)]
         tensors = (*self.module.parameters(), *self.module.buffers(), *inputs)
         storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}.values()

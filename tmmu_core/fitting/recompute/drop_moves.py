@@ -141,7 +141,7 @@ class _Added:
         self.originals: dict[str, Node] = {}  # recomputing node → its original (``_without_state``)
         self.copied_tensor: dict[str, str] = {}  # copy node → the original tensor that is copied
         self.original_of: dict[str, str] = {}  # recomputed tensor, tensor copied back, or view of either → original
-        self.offloaded: set[str] = set()  # tensors in the other memory
+        self.offloaded: set[str] = set()  # tensors in the arena ``offload``
         for node in graph.nodes:
             if node.offloads:
                 self.copied_tensor[node.node_id] = node.offloads

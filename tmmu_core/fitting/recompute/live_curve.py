@@ -2,7 +2,7 @@
 
 The nodes run in the initial order; the place of a node in this order is its *position*. A dropped storage is computed
 or copied back before the next node that reads it; this begins another *life* of the storage. The storages that a
-recomputed node needs are restored first.
+recomputed node needs are restored first. A node whose results are dropped before any read runs when one is needed.
 
 O(steps + operands). The loop over positions runs in the native library (``planners/native/recompute.c``) where one is
 loaded, otherwise as plain Python.
@@ -189,7 +189,7 @@ class DropWalk:
 
     run: Callable[[int], bool]  # run the node of a position
     run_again: Callable[[int, int], bool]  # run the node of a position, delayed or again, before another position
-    copy_out: Callable[[int, int], bool]  # copy a storage to the other memory after a position, once for all its gaps
+    copy_out: Callable[[int, int], bool]  # copy a storage to ``offload`` after a position, once for all its gaps
     copy_in: Callable[[int, int], bool]  # copy a storage back before a position
 
     def __init__(self, model: RecomputeModel, choice: Choice) -> None:

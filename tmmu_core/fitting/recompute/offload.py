@@ -2,8 +2,8 @@
 
 A *gap* is the time between two uses of a storage ``h``. A move offloads ``h`` in some of its gaps: at the start of the
 first gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; at the end of each gap, a node
-``h@back`` copies it back. The cost of a move is the bytes transferred. Recompute moves and offload moves combine in any
-order, because both use the gaps and storages (``movable``) of the recompute model (``recompute/recompute_model.py``).
+``h@back`` (then ``h@back.2``, …) copies it back. The cost of a move is the bytes transferred. Recompute moves and
+offload moves combine in any order, because both use the gaps and storages of the recompute model.
 """
 
 from collections.abc import Iterator

@@ -4,8 +4,8 @@ A *gap* is the time between two uses of a storage. In a gap, the storage can be 
 the next use. The inputs of the producer must be live, or are recomputed first.
 
 A storage can be dropped if one node computes it (no alias group, no overwriting) and can run again at a known cost, its
-views cost nothing, it is not an input or output of the graph, and no node of a nested scope uses it. A producer that
-draws random numbers saves the state of its generator and draws the same numbers again.
+views cost nothing, it is not persistent, an input or output of the graph or in a ``must_not_alias`` pair, and no node
+of a nested scope uses it. A random producer saves the state of its generator and draws the same numbers again.
 """
 
 from bisect import bisect_right
@@ -57,7 +57,7 @@ class RecomputeModel:
     droppable: Mask  # shape (storages,): whether the storage can be recomputed
     movable: Mask  # shape (storages,): whether the storage can be offloaded
     node_flops: I64  # shape (positions,): FLOPs of running the node again; 0 if unknown (then it cannot run again)
-    size: I64  # shape (storages,): bytes, rounded up to the arena's alignment
+    size: I64  # shape (storages,): bytes, rounded up to the larger alignment of storage and arena
     arena: I64  # shape (storages,): index into ``liveness.arenas``
     saved_or_output: Mask
     """Shape (storages,): whether it is saved for backward or a graph output. It is reused in place only if dropped."""

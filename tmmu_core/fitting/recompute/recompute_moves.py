@@ -53,7 +53,7 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
 
 
 def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
-    """Return the cheapest point between a cheaper cut and the cheapest cut that fits, as a list; empty if no cut fits.
+    """Return a list with the cheapest cut that fits, or a cheaper point between it and another cut; empty if none fits.
 
     Two successive cuts can differ by many equal layers. A point between them recomputes only as many layers as needed.
     """
@@ -121,7 +121,7 @@ def lowest_within(
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if there are none.
 
     The permitted excess over ``goal`` is bisected, until its interval is at most one byte or 0.2 % of the sum of peaks.
-    Without ``max_flops``, a limited number of sweeps replaces the search for the cheapest point.
+    Without ``max_flops``, only the start searches for the cheapest point; later steps sweep, with limited simulations.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
@@ -158,7 +158,7 @@ def lowest_within(
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield a move per node whose outputs are idle at the peak, and a move per operator with several such nodes."""
+    """Yield moves that lower the sum of peaks: for a node with outputs idle at the peak, or all of an operator."""
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
     at = peak_boundary(model, base, arena_to_reduce(model, base))

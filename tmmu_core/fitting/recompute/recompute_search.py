@@ -249,7 +249,7 @@ class Point:
 
 
 class Search:
-    """The simulated choices of one plan input. Drops are added to those of the choice ``initial``."""
+    """Simulates choices for one plan input. Each choice adds drops to the choice ``initial``."""
 
     def __init__(
         self, model: RecomputeModel, over: Excess, initial: Choice, should_continue: Callable[[], bool]

@@ -1,10 +1,10 @@
 """Schedules: an order together with recomputation, for a capacity too low for recomputation in the given order.
 
-*Goals* are nodes whose results stay live or are never read, and nodes that cannot run later or again. They run one
-after the other. Before each, the missing operands are computed, recursively, in descending order of (peak bytes of the
-computation − bytes of the operand) (Sethi and Ullman, "The generation of optimal code for arithmetic expressions",
-1970). If the live bytes exceed the limit, storages are dropped in ascending order of FLOPs / (bytes × squared distance
-to the next use) (Kirisame et al., "Dynamic tensor rematerialization", ICLR 2021).
+*Goals* are nodes with a result that stays live, is never read or cannot be dropped, and nodes that cannot run later or
+again. They run one after the other. Before each, missing operands are computed, recursively, in descending order of
+(peak bytes of the computation − bytes of the operand) (Sethi and Ullman, "The generation of optimal code for arithmetic
+expressions", 1970). If the live bytes exceed the limit, storages are dropped in ascending order of FLOPs / (bytes ×
+squared distance to the next use) (Kirisame et al., "Dynamic tensor rematerialization", ICLR 2021).
 
 The search repairs the steps that exceed the limit: a goal with live results runs later. Then it removes the runs whose
 results can stay live from an earlier run. Only one arena is scheduled, without in-place reuse.
@@ -26,7 +26,7 @@ WHY = "each node reads the same values as before; a node that runs again compute
 MOST_WORK = 1_500_000  # default maximum number of nodes and storages that a search visits
 MOST_REPEATED = 8  # maximum number of runs of a schedule, as a multiple of the number of nodes
 MOST_COUNTED = 40  # maximum number of nodes that are counted for the FLOPs of a storage
-SMALL_GOAL = 8  # a goal is not moved if its results have less than ``1 / SMALL_GOAL`` of the excess
+SMALL_GOAL = 8  # a goal is not moved if its results have less than ``1 / SMALL_GOAL`` of the largest excess
 
 Goals = tuple[int, ...]  # positions, in the order in which they run
 
@@ -250,7 +250,7 @@ def search_schedule(problem: ScheduleProblem, should_continue: Callable[[], bool
 
 
 def _repairs(found: _Schedule, large: set[int]) -> Iterator[Goals]:
-    """Yield the orders that move one of ``live_goals`` after a later goal; both are in ``large``."""
+    """Yield the orders that move one of ``live_goals`` after a later goal, both in ``large``, past no fixed goal."""
     goals, is_fixed = found.goals, found.problem.is_fixed
     for first, goal in enumerate(goals):
         if goal not in found.live_goals & large or is_fixed[goal]:

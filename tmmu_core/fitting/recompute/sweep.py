@@ -34,7 +34,7 @@ MOST_TRIED = 1_000  # maximum number of simulations of a sweep
 MOST_REPLACED = 60  # maximum number of drops of a result that are forbidden, one at a time
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
 TARGET_DIVISOR = 4  # the target of a round is below the peak by at most 1 / ``TARGET_DIVISOR`` of the peak
-MOST_TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
+MOST_TRIMMED = 3  # number of cheapest nested results from which unneeded drops are removed
 STRIDES = (1, 2, 3, 4, 6)  # sets of drops: all idle storages, then all but every second one, …
 MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
@@ -92,8 +92,8 @@ def improve(search: Search, points: Iterable[Point]) -> Point | None:
 def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[int] = frozenset()) -> Point:
     """Add drops to ``choice`` until the goal is met or no drop helps, and return the point.
 
-    ``exponent`` is one of ``DISTANCE_EXPONENTS``; ``forbidden`` drops are not added. Drops help if the first step above
-    the goal is later or has fewer bytes, or if fewer bytes are above the goal in total.
+    ``exponent`` is one of ``DISTANCE_EXPONENTS``; ``forbidden`` drops are not added. Drops help if the first position
+    above the goal is later or has a lower peak, or if fewer bytes are above the goal in total.
     """
     model, arena, initial = search.model, search.arena, search.initial_point.run
     level = int(initial.peaks[arena] - model.fixed[arena]) - search.excess(initial)  # the goal, in live bytes
@@ -130,7 +130,7 @@ def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[in
 def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
     """Return the point after ``drops`` at the first step above ``level``; ``None`` if it is not better.
 
-    The operands of a dropped storage would stay live for its recomputation, so they are dropped as well.
+    If they do not help, operands that would stay live for the recomputation are dropped as well.
     """
     arena, lives = search.arena, point.run.lives
     live_before = set(lives.storage[(lives.birth <= step) & (lives.last >= step)].tolist())

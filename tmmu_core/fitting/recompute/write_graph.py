@@ -40,11 +40,11 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
     for tensor, after in drops:
         i = index.tensor_of.get(tensor)
         if i is None or model.liveness.storage_of[i] < 0:
-            raise _rejected(f"unknown tensor {tensor!r} in a recompute move", tensor, after)
+            raise _rejected(f"unknown tensor {tensor!r} in a move", tensor, after)
         s = int(model.liveness.storage_of[i])
         k = position.get(after if after in position else after.removesuffix(MARK))
         if k is None:
-            raise _rejected(f"unknown node {after!r} in a recompute move", tensor, after)
+            raise _rejected(f"unknown node {after!r} in a move", tensor, after)
         if not (model.movable if offload else model.droppable)[s]:
             raise _rejected(f"tensor {tensor!r} cannot be {'offloaded' if offload else 'recomputed'}", tensor, after)
         edges = [e for e in range(model.in_ptr[k], model.in_ptr[k + 1]) if model.in_idx[e] == s]
@@ -64,7 +64,7 @@ def _rejected(what: str, tensor: str, node_id: str, hint: str = HINT) -> Invalid
 
 
 def write_graph(model: RecomputeModel, choice: Choice) -> Graph:
-    """Return the graph with every recomputing run as a node in ``execution_order``.
+    """Return the graph with every recomputing run and copy as a node in ``execution_order``.
 
     Raises ``InvalidIrShapes`` (reason ``recompute``) if an operand can no longer be computed.
     """

@@ -1,6 +1,6 @@
 """Candidates of a fit: apply moves to a plan input, plan the result, and bisect sizes.
 
-Of a move, only ``kind`` and ``details`` are read. Nodes that a move adds are part of the ``execution_order``.
+Applying a move reads only its ``kind`` and ``details``. Nodes that a move adds are part of the ``execution_order``.
 
 A smaller alignment needs the support of the hardware. If all arenas except ``offload`` have the same alignment, the
 fitted graph contains it. Otherwise a plan of the graph needs the alignments from ``--arenas FILE``.

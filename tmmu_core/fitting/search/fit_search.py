@@ -7,8 +7,8 @@
 
 A *candidate* is the plan after a list of moves. Each step proposes lists of moves for an earlier candidate; the planner
 plans each of them, so that no size is an estimate. The *best* candidate is the cheapest that fits, else the one that
-exceeds the capacity least. If nothing fits, a search for another order starts from the *smallest* candidate (least
-extent). The search is deterministic. If stopped, it returns the best candidate so far.
+exceeds the capacity least. If nothing fits, order search and recomputation alternate from the *smallest* candidate
+(least extent). The search is deterministic. If stopped, it returns the best candidate so far.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -41,7 +41,7 @@ Found = Callable[[Candidate], None] | None  # receives every improved candidate
 ROUNDS = 6  # maximum number of schedules between the lower bound and the smallest plan
 SMALLEST: dict[bytes, tuple[tuple[Candidate, ...], LowerBound, int]] = {}
 """Cache with one entry: the last finished search for the smallest plan. Its goal is the lower bound, so it is valid for
-every capacity. Encoded plan input, moves and limited arenas → plans, lower bound, lower bound over all orders."""
+every capacity. Encoded start, allowed moves and limited arenas → plans, lower bound, lower bound over all orders."""
 
 
 def fit(
@@ -58,7 +58,7 @@ def fit(
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
     if no plan found fits, search for the smallest plan, which may fit unless a bound excludes it. This search is cached
     for other capacities (``SMALLEST``). With a maximum cost, the first search does this already.
-    Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
+    Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas, the arena ``offload``, and an empty capacity.
     """
     allowed = allowed or Allowed()
     unknown_kinds = sorted(set(allowed.kinds) - set(KINDS))
@@ -73,7 +73,7 @@ def fit(
         raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
     search = _FitSearch(start, capacity, allowed, Watch(progress), found)
     search.search()
-    # Known properties of operators cannot improve a fit without cost, or a proof that precedes the order search.
+    # With known operators, a fit without cost would not be better, and a proof without the order search would hold.
     fits = search.fits(search.best)
     is_final = not search.best.cost.weight if fits else (search.is_impossible and search.order is None)
     unknown = () if is_final else unknown_operators(start.liveness.timeline, allowed.kinds)
@@ -103,8 +103,8 @@ def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
     if "sizes" in kinds:
         for name, dim in sorted(start.plan_input.graph.dims.items()):
             start = candidates.with_size(start, name, dim.min)
-    # With smaller alignments or sizes, another planner may reach a smaller extent than this plan. The kind "planner"
-    # selects a bound that holds for all planners, not the extent.
+    # The extent of this plan is no bound: at a larger alignment or size, the planner can need fewer bytes. The kind
+    # "planner" selects a bound that holds for every packing.
     bound_kinds: set[Kind] = set(kinds) - {"sizes", "alignment"}
     if "alignment" in kinds or start is not initial:
         bound_kinds.add("planner")
@@ -140,7 +140,7 @@ class _FitSearch:
             if self.fits(self.best) or self.watch.stopped:
                 return
         kinds = self.allowed.kinds
-        if kinds & set(candidates.COSTLY) and not kinds & {"sizes", "alignment"}:  # bytes that no move drops
+        if kinds & set(candidates.COSTLY) and not kinds & {"sizes", "alignment"}:  # count bytes that no move drops
             bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
             self.bound = with_order(bound, output_bounds(self.start, self.allowed))
         elif self.order is not None and not kinds & {"sizes", "alignment"}:
@@ -215,7 +215,7 @@ class _FitSearch:
         if "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Search the order with all in-place reuses allowed: its lower bound then also holds after in-place moves.
-        if self.order is None:  # the search for the smallest plan is repeated when its bound rises
+        if self.order is None:  # ``search_smallest`` repeats the steps with larger goals
             extra = missing_permissions(self.start.plan_input) if "inplace" in self.allowed.kinds else None
             self.order = self.best_order(self.start if extra is None else candidates.plan_moves(self.start, (extra,)))
         if self.order is not None and self.order.move is not None:
@@ -272,7 +272,7 @@ class _FitSearch:
             smallest = self.recompute_or_offload(ordered)
 
     def try_schedules(self) -> None:
-        """Try an order and recomputation found together, with a tighter limit if the planner needs more bytes."""
+        """Try an order and recomputation found together for ``total``; with a lower limit if the planner needs more."""
         limit = total = self.capacity.total or 0
         last, decrease = None, 0
         while limit > 0:
@@ -296,7 +296,7 @@ class _FitSearch:
             is_halfway &= is_lower
 
     def scheduled(self, limit: int, most_work: int = MOST_WORK) -> Candidate | None:
-        """Plan an order and recomputation found together whose live bytes are at most ``limit``."""
+        """Plan an order and recomputation with at most ``limit`` live bytes; ``None`` if none is found or allowed."""
         if "recompute" not in self.allowed.kinds or not self.watch("schedule"):
             return None
         base = self.best_planned(self.best_in_initial_order)

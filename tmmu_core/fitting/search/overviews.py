@@ -36,7 +36,7 @@ class WhatIf:
 
 
 def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: Progress | None = None) -> WhatIf:
-    """Rank single moves on ``start``. ``progress`` can stop the search; results so far are kept."""
+    """Rank single moves on ``start``; ``sizes`` has none. ``progress`` can stop the search; results so far are kept."""
     watch = Watch(progress)
     ranked: list[Move] = []
     possible = planned = 0

@@ -1,6 +1,6 @@
 """Find the largest size of a dimension, or the smallest mesh axis, at which a plan fits with the allowed moves.
 
-A model file is read at three sizes only: its graph at another size is extrapolated from these.
+A model file is read at three sizes, and graphs at other sizes are extrapolated; the result is compared with the file.
 
 If ``d`` rows are split into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the largest share,
 and its offsets are valid for all ranks. If the planner is fixed, each different share is fitted, because the planner
@@ -90,8 +90,8 @@ def search_sizes(
 ) -> FittedSize:
     """Search the largest of ``sizes`` on graphs that are extrapolated from the model's graphs at a few sizes.
 
-    ``search`` receives a function from size to graph. ``counts``: number of sizes, from ``first``, whose graphs are
-    read. If the graph at the found size differs from the model's, the next count is used; at last all graphs are read.
+    ``search`` receives a function from size to graph. ``counts``: numbers of sizes, from ``first`` on, to read.
+    If the graph at the found size differs from the model's, the next count is used; at last, each size is read.
     """
     for count in counts:
         if first + count - 1 <= sizes.max:
