@@ -106,13 +106,13 @@ def plan(
     arenas : dict, optional
         Arena configuration (contract §4).
     alignment, page_size : int or str, optional
-        Alignment [128] and page size [none] of all arenas, in bytes.
+        Alignment [128, unless the source has its own] and page size [none] of all arenas, in bytes.
     one_memory : bool
         Place all tensors in one arena, ``memory`` [False; True with a capacity in bytes].
     dims : dict or str, optional
         Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].
     order : sequence of str, optional
-        Execution order: node ids.
+        Execution order: node ids [that of the graph, else topological].
     options : dict, optional
         Options of the planner.
     preset : {"train_full", "inference", "remat_enabled"}, optional
@@ -120,7 +120,7 @@ def plan(
     seed, token : int; bytes or str, optional
         Seed of the replay token [0], or the token itself: 32 bytes or 64 hexadecimal digits.
     rank, world_size : int, optional
-        The rank to plan for, and the number of ranks.
+        The rank to plan for [0], and the number of ranks [size of the mesh, else 1].
     shard_spec : dict, optional
         Sharding of the graph; the plan is for the share of ``rank``.
     addressing : {"offsets", "blake3_sparse"}
@@ -175,8 +175,8 @@ def fit(
 ) -> Fit[Plan]:
     """Change a graph until it fits a capacity, or prove that it cannot fit.
 
-    Moves are a better plan, another execution order, in-place updates, recomputation (activation checkpointing) and
-    offload. Source: contract §11.
+    Moves are a better plan, another execution order, in-place updates, smaller alignments, recomputation (activation
+    checkpointing), offload and smaller sizes. Source: contract §11.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ def fit(
     capacity : int, str or dict
         Bytes of one memory for all tensors (``"8GiB"``), or a dict from arena to bytes.
     allow : str or iterable of str, optional
-        Kinds of moves, such as ``"planner,order"`` [planner, order, inplace, recompute, offload; for a module in
-        training mode order, recompute].
+        Kinds of moves: ``"planner,order,inplace,alignment,recompute,offload,sizes"`` [all but alignment and sizes; for
+        a module in training mode order, recompute].
     max_cost : float or str, optional
         Maximum extra compute, in percent of the graph's FLOPs [unlimited].
     keep_phases : bool
@@ -211,7 +211,7 @@ rank, world_size, shard_spec, addressing, progress : optional
     Raises
     ------
     UnreadableInput
-        The source has no graph, or an option cannot be read.
+        The source has no graph, or an option cannot be read. Other errors are those of :func:`plan`.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def compare(baseline: Source, candidate: Source) -> Comparison:
     Raises
     ------
     UnreadableInput
-        The source cannot be read.
+        A source cannot be read. Errors of planning a graph are those of :func:`plan`.
 
     Examples
     --------

@@ -58,7 +58,7 @@ class Plan(model.Plan):
 
     @classmethod
     def of_candidate(cls, candidate: Candidate) -> Self:
-        """Return the plan of a candidate of a fit; its request has only the planner, since the graph has the rest."""
+        """Return the plan of a candidate of a fit; its request has only the planner."""
         request = PlanRequest(planner=candidate.plan_input.planner)
         return cls.of(candidate.plan, PlanningResult(request, candidate.plan, candidate.solution))
 
@@ -94,7 +94,7 @@ class Plan(model.Plan):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings about the plan: assumed sizes, missing parts, rules without effect, lost in-place reuse."""
+        """Warnings about the plan, such as assumed sizes, missing parts, rules without effect, unused reuse."""
         return (*(self.planning.warnings if self.planning else ()), *plan_warnings(self))
 
     @property

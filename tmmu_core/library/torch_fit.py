@@ -212,7 +212,7 @@ def _at_sizes(model: TorchModel, sizes: Mapping[str, int]) -> TorchModel:
         axes[int(number) if dot and number.isdecimal() else int(name.lower().startswith(("seq", "len")))] = name
     if len(axes) < len(sizes):
         hint = 'Names that begin with "seq" or "len" are axis 1, other names are axis 0; "x.2" is axis 2.'
-        raise UnreadableInput(f"dims: {', '.join(map(repr, sizes))} name the same axis of the inputs.", hint=hint)
+        raise UnreadableInput(f"dims: two of {', '.join(map(repr, sizes))} name the same axis.", hint=hint)
     for axis, name in axes.items():
         model = model.at_size(sizes[name], axis)
     return model

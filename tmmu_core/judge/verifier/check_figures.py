@@ -2,7 +2,7 @@
 
 A plan file may state any lower bound. Only a recomputed bound proves that an extent is optimal: the peak live bytes,
 the largest storage, the end of a pinned tensor, or the sum of the storages in the file's witness (its proof of the
-bound) that cannot share bytes. Each sum includes the reserved bytes below its end.
+bound) that cannot share bytes. Each sum includes the padding for alignments, or the reserved bytes below its end.
 """
 
 from collections.abc import Iterable, Iterator

@@ -179,7 +179,7 @@ def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tupl
 
 
 def by_birth(plan: Plan, arena: str) -> list[int]:
-    """Return the storages of an arena in the normative order: birth, −bytes, id bytes."""
+    """Return the storages of an arena in the normative order: birth, −bytes and id bytes, the last two of the head."""
     s = storages_of(plan)
     in_arena = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
     return sorted(in_arena, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))

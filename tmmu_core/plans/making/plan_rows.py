@@ -223,7 +223,7 @@ def assemble(
     reserved_peak_bytes: int | None = None,
     **fields: Any,
 ) -> Plan:
-    """Return a plan with its hashes (contract §6) and metrics; ``started``: the clock (ns) when planning began."""
+    """Return a plan with hashes and metrics. ``started``: clock (ns) at the start; ``retained``: as in its metrics."""
     peak = (0, 0)
     if arenas:
         birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))

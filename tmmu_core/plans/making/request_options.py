@@ -184,7 +184,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "Arena configuration: JSON, arena → capacity, alignment, page size.",
         read_arenas_text,
     ),
-    "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes),
+    "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128, or that of the file].", _bytes),
     "capacities": OptionSpec(
         "--capacity",
         "[ARENA=]BYTES",
