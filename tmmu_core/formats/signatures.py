@@ -1,4 +1,4 @@
-"""Recognise formats by their bytes: of readers that are slow to import, and formats that cannot be planned.
+"""Recognise formats of readers that are slow to import by bytes, and formats that cannot be planned by bytes or name.
 
 The latter are weights without a graph, compiled engines and models of other tools.
 """

@@ -81,7 +81,7 @@ class Program:
 
 
 def refusal(data: bytes) -> str:
-    """Return the reason why the bytes are not an exported program, or ``""``."""
+    """Return why bytes are not an exported program; ``""`` if they are, or if the archive is damaged."""
     if not data.startswith(b"PK\x03\x04"):
         return "it does not begin like a zip archive, the format of a .pt2 file"
     try:

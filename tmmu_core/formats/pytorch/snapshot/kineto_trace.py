@@ -6,7 +6,7 @@
     {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}
 
 The second line is a span. It becomes a frame in the stack of each memory event of the same thread during the span.
-Without ``with_stack=True``, stacks have only operators, autograd nodes and annotations, such as ``Optimizer.step``.
+Without ``with_stack=True``, stacks have only ``aten`` operators, autograd nodes and an optimizer's annotations.
 Bytes that were allocated before the trace and are not freed in it are one buffer.
 """
 
@@ -124,7 +124,7 @@ def _stacks_at(memory_events: Sequence[_Event], events: Sequence[_Event]) -> Ite
 
 
 def _frame(name: str) -> dict[str, Any] | None:
-    """Return a span as a frame of PyTorch's snapshots; ``None`` if a snapshot has no such frame."""
+    """Return the frame that a snapshot has for the span ``name``; ``None`` for other annotations and operators."""
     if python := _PYTHON.match(name):
         file = python[1] if python[1].startswith("/") else f"/{python[1]}"
         return {"filename": file, "line": int(python[2][:9]), "name": python[3]}
