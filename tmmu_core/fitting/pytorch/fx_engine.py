@@ -182,10 +182,10 @@ class _BackwardStart:
         self.sums[node.node_id] = copies * size, msgspec.structs.replace(node, outputs=(*outputs, *scratch))
 
     def graph_with_sums(self) -> Graph:
-        """Return the graph. The caller's gradients are written first, then tangents without a sum, then ``sums``.
+        """Return the graph with the caller's gradients and the sums; unchanged if a loss has the only gradient.
 
-        The engine computes several sums at a time. Here they run one by one, the sum with the most scratch last: it
-        runs while all others are live. Backward begins when all sums are live.
+        The caller's gradients are written first, then tangents without a sum, then ``sums``: one by one, the one with
+        the most scratch last, while all others are live, because the engine computes several at a time.
         """
         graph = self.graph
         sizes = [fixed_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]

@@ -124,8 +124,8 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
     """Return the bytes of scratch memory of an operator of PyTorch for these (fake) arguments.
 
     Measure the operator on the GPU once for each combination of arguments in a process; this resets the allocator's
-    peak statistics. Return 0 without an argument on a GPU, for views, if the operator raises an error, and for
-    custom operators (side effects). Warn and return 0 if the GPU has too little memory for the operator.
+    peak statistics. Return 0 without an argument on a GPU, for views, if the operator raises an error, and for custom
+    operators, which could have side effects. Warn and return 0 if the operator needs more memory than is free.
     """
     is_known = isinstance(operator, torch._ops.OpOverload) and operator.namespace in ("aten", "prims")
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]

@@ -80,7 +80,7 @@ def from_host(host: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -> tuple[Any, Any]:
-    """Return the forward module of ``joint``, with ``num_fwd_outputs`` results, and the backward module."""
+    """Split ``joint``, ordered as ``fitted``, into a forward part (``num_fwd_outputs`` results) and a backward part."""
     rebuilt = _Rebuild(joint, executed, fitted)
     module = rebuilt.module()
     backward_results = set(rebuilt.output.args[0][num_fwd_outputs:])

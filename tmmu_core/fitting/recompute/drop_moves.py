@@ -88,7 +88,7 @@ def added_in_turn(model: RecomputeModel, initial: Choice, groups: Groups) -> Ite
 def best_added_alone(
     model: RecomputeModel, initial: Choice, groups: Groups, key: Callable[[AddedDrops], int]
 ) -> list[AddedDrops]:
-    """Return the groups that lower the sum of peaks, each added alone to ``initial``; lowest sum first."""
+    """Return the groups that lower the sum of peaks, each added alone to ``initial``; by rising sum, then ``key``."""
     base = run(model, initial)
     found = [AddedDrops(model, group, drops - initial, base, run(model, initial | drops)) for group, drops in groups]
     lower = [added for added in found if added.new_run.total < base.total]

@@ -164,7 +164,7 @@ def smallest_mesh(
                 return False
         return True
 
-    excess: dict[int, tuple[int, int]] = {}
+    excess: dict[int, tuple[int, int]] = {}  # size → bytes over the capacity: of the lower bound, of the plan
     # Sizes to try first: between two neighbours, the share of a rank does not grow.
     split = unsharded.plan_input.graph
     lengths = {split.dims[d].max if isinstance(d, str) else d for tensor in split.tensors for d in tensor.shape}
