@@ -287,7 +287,7 @@ def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
     if func in _COPIES and all(stride or dim == 1 for stride, dim in zip(args[0].stride(), args[0].shape, strict=True)):
         whole = args[0].new_empty(args[0].untyped_storage().nbytes() // args[0].element_size())
         return whole.as_strided(result.shape, result.stride(), result.storage_offset())
-    if func is aten.uniform.default:
+    if func is aten.uniform.default:  # the fake kernel keeps the gaps of its argument
         return torch.empty_like(args[0])
     if func is aten.mkldnn_rnn_layer.default:  # the kernel runs once on zeros, to get the size of its workspace
         with unset_fake_temporarily(), torch.enable_grad():

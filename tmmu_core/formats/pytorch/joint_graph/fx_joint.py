@@ -149,7 +149,7 @@ class JointReader(torch.fx.Interpreter):
             ids.insert(0, self._unused(f"{tensor_id}.storage"))
             self.tensors[ids[0]] = Tensor(ids[0], (nbytes,), "uint8", role)
             self.storages[storage._cdata] = ids[0], None
-            role = "activation" if role == "input" else role
+            role = "activation" if role == "input" else role  # the storage is the input
         tensor = Tensor(tensor_id, layout.shape, dtype, role)
         self.tensors[tensor_id] = as_view(tensor, layout, self.storages[storage._cdata][0])
         return ids
@@ -254,7 +254,7 @@ class JointReader(torch.fx.Interpreter):
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
         groups = [[self.id_of[id(leaf)] for leaf in _tensors(each)] for each in leaves]
         operands = [leaf for each in (leaves[1:] if flow == "branch" else leaves) for leaf in each]
-        numbers = sum(not isinstance(leaf, torch.Tensor) for leaf in operands)
+        numbers = sum(not isinstance(leaf, torch.Tensor) for leaf in operands)  # a body has placeholders for them
         inputs = [len(body.graph.find_nodes(op="placeholder")) - numbers for body in bodies]
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
         if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
