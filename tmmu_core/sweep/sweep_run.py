@@ -139,7 +139,7 @@ def name_of_sweep(sources: Sequence[Source], points: Sequence[Point]) -> str:
 
 
 def run_point(source: Source, point: Point) -> PointResult:
-    """Return one row for the point, with its plan's figures or its error."""
+    """Return the result of a point: one row with its plan's figures or its error."""
     try:
         return PointResult(point.number, ({**point.head, **_row(source, point), "error": None},))
     except TmmuError as error:

@@ -132,7 +132,7 @@ class EagerRecorder(TorchDispatchMode):
         self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the tensor id of the storage of ``value``. A new storage gets ``name``; a used name gets "_"."""
+        """Return the tensor id of the storage of ``value``. A new storage gets ``name``, or ``name_`` if it is used."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():

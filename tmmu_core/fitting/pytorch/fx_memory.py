@@ -198,7 +198,7 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
 def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
     """Return a new optimizer that has run a step with the existing gradients; its step count is ``PLANNED_STEP``.
 
-    ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
+    ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for other ``given``.
     """
     if not (callable(given) or isinstance(given, torch.optim.Optimizer) or str(given) in OPTIMIZERS):
         name = given if isinstance(given, str) else type(given).__name__

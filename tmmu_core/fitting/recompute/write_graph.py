@@ -258,7 +258,7 @@ class _Writer(DropWalk):
         written, suffix = self.index.outputs_of(n).tolist(), ""
         names = [node.node_id, *(self.tensors[i].id for i in written)]
         while not suffix or not self.used_names.isdisjoint(name + suffix for name in names):
-            self.runs[n] += 1  # again if a name is used: the preset can add runs as well
+            self.runs[n] += 1  # skip used names: the preset can add runs too
             suffix = MARK if self.runs[n] == 1 else f"{MARK}.{self.runs[n]}"
         outputs = []
         for i in written:
