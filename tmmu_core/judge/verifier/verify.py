@@ -208,7 +208,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             problems.append(f"is not at {ends}")
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")
-        # If slots overlap in a plan that places bytes, an in-place reuse requires one offset for both storages.
+        # A plan that places bytes lists only reuses at one offset. If no slots overlap, another offset does no harm.
         is_at_one_offset = facts.has_same_start(a, b)
         if plan.places == "bytes" and not disjoint and not is_at_one_offset:
             problems.append("is between two offsets")

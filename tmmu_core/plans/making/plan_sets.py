@@ -44,8 +44,8 @@ class DimCurve:
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
     """Return the figures of one plan per size of ``dim`` in :func:`sample_points`. Plans over a limit are included.
 
-    If ``progress`` returns ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims``,
-    the sizes of the other dimensions, has an unknown dimension, or a size outside of its envelope.
+    If ``progress`` returns ``False``, the remaining sizes are left out. Raises ``KeyError`` for an unknown ``dim``, and
+    ``InvalidIrShapes`` if ``request.dims`` (sizes of others) has an unknown dimension, or a size outside its envelope.
     """
     request = with_arena_settings(graph, request)
     sizes = sample_points(graph.dims[dim])
