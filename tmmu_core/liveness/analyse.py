@@ -23,7 +23,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     groups = storage_groups(timeline, ranges)
     index, members = timeline.index, np.flatnonzero(groups.shared)
     by_birth = np.lexsort((index.id_rank[members], index.base[members] >= 0, ranges.birth[members]))
-    heads = np.arange(len(groups.group), dtype=np.int64)  # per group, the member written first, bases before views
+    heads = np.arange(len(groups.group), dtype=np.int64)  # per group, the member born first, bases before views
     heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # the last assignment per group remains
     names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
     pairs = _forbidden_pairs(timeline, ranges, groups)

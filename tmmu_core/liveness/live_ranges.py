@@ -173,7 +173,7 @@ def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, is_alon
     forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias
     arenas = {tensor.arena for tensor in (tensors[x], tensors[y]) if tensor.arena is not None}
     conditions = (
-        ("refcount", "one of their storages has another live tensor", not is_alone),
+        ("refcount", "one of the two is in another pair, or its storage has another live tensor", not is_alone),
         ("saved_for_backward", "it is saved for the backward pass", ranges.saved[x]),
         ("read_later", "it is read again later", ranges.last_read[x] > step),
         ("graph_output", "it is an output of the graph", index.is_output[x]),

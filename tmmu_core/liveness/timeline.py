@@ -158,7 +158,7 @@ def dependencies(index: GraphIndex, in_mode: Mask) -> tuple[I64, I64]:
 
 
 def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: Mask) -> I64:
-    """Return the topological order with ties by id (Kahn's algorithm). Raises ``LivenessCycle`` with the lowest id."""
+    """Return the topological order with ties by id (Kahn's algorithm). Raises ``LivenessCycle``."""
     ids = index.node_ids
     numbers = np.array(sorted(np.flatnonzero(in_mode).tolist(), key=ids.__getitem__), np.int64)
     rank = np.zeros(len(ids), np.int64)  # among the nodes of the timeline

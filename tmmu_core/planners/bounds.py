@@ -7,8 +7,8 @@
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-Each rule except **fixed** gives the weight of a clique in the conflict graph. The sizes of a witness, plus the reserved
-bytes below their sum, are a bound too.
+Each rule except **fixed** gives the weight of a clique in the conflict graph. The sizes of a witness plus the reserved
+bytes below this total are a bound too.
 """
 
 from dataclasses import dataclass, replace
@@ -111,8 +111,8 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
 def _clique_at(cols: Columns, compressed_step: int) -> tuple[list[int], str]:
     """Return a clique of the storages that are live at a compressed step, and its rule (``Bound.rule``).
 
-    The clique also has at most one storage that is reused in place at this step, and storages that must not alias, the
-    largest first, if they conflict with all others of the clique.
+    The clique also has at most one storage that another may reuse in place at its birth in this step, and storages that
+    must not alias, the largest first, if they conflict with all others of the clique.
     """
     problem, step = cols.problem, cols.births[compressed_step]
     clique, rule = cols.alive_at(compressed_step).tolist(), "grid"

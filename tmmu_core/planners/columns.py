@@ -107,7 +107,7 @@ class Columns:
 
 
 def columns(problem: Problem) -> Columns:
-    """Prepare a problem. Raises InvalidIrShapes for impossible fixed offsets."""
+    """Prepare a problem. Raises InvalidIrShapes if conflicting storages are fixed on common bytes."""
     n = len(problem)
     size = tuple(np.maximum(problem.size, np.uint64(1)).tolist())
     align = tuple(problem.alignment.tolist())
@@ -188,7 +188,7 @@ def align_up(at: int, alignment: int) -> int:
 
 
 def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tightest: bool = False) -> int:
-    """Return the lowest offset of ``size`` free bytes; with ``tightest``, the offset in the smallest gap.
+    """Return the lowest offset of ``size`` free bytes; with ``tightest``, the offset in the smallest gap that fits.
 
     ``blocked``: ranges ``[start, end)`` of bytes. If no gap is large enough, the offset is above all blocked ranges.
     """

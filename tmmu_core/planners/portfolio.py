@@ -106,7 +106,7 @@ def _by_descending_end(cols: Columns, offset: list[int]) -> list[int]:
 
 
 def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
-    """Return the smallest alignment in the bound's witness, and the witness's most padded storage (−1: no padding)."""
+    """Return the least alignment in the bound's witness, and its most padded storage that is not fixed (−1: none)."""
     alignment = min((cols.align[i] for i in bound.witness), default=1)
     padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
     return alignment, max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)
@@ -117,7 +117,7 @@ def search(
 ) -> Packing:
     """Return the best packing of a local search that starts at the lower of ``start`` and the best greedy run.
 
-    A large plain problem gets no greedy runs besides ``start``. Options: ``iterations`` (see
+    For a large plain problem with ``start``, no greedy runs are made. Options: ``iterations`` (see
     :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:class:`.Meter`).
     """
     meter = Meter.of(progress, options)

@@ -279,7 +279,7 @@ class Meter:
         return self._progress is None or self._progress(what, done, of)
 
     def improved(self, arena: str, extent: int, bound: int) -> None:
-        """Call ``progress.improved(arena, nodes, extent, bound)``, if any, when the extent or the bound is better."""
+        """Call ``progress.improved(arena, nodes, extent, bound)``, if any, at first and when one of both is better."""
         if (report := getattr(self._progress, "improved", None)) is not None:
             before = self._best.get(arena, (extent, bound))
             best = min(extent, before[0]), max(bound, before[1])

@@ -109,7 +109,7 @@ class _Region:
 
 
 def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Pack by first-fit decreasing. No options. Raises AllocationOverflow past 2^64 − 1."""
+    """Pack by first-fit decreasing, above all fixed storages. No options. Raises AllocationOverflow past 2^64 − 1."""
     cols = columns(problem)
     order = sorted(range(len(cols)), key=lambda i: (-cols.size[i], i))
     fixed = [i for i in order if cols.fixed[i] >= 0]

@@ -117,7 +117,7 @@ class Applied:
     journal: Any = field(default_factory=hashlib.sha256)  # SHA-256 of pending operations in CBOR
 
     def is_bound(self, tensor_id: str, step: int | None = None) -> bool:
-        """Return whether the tensor has an address; with ``step``, whether it is live at that step."""
+        """Return whether the tensor has an address; with ``step``, whether it has one then (``Plan.held_until``)."""
         row = self.plan.row_of.get(tensor_id, -1)
         return row >= 0 and (step is None or bool(self.plan.birth[row] <= step < self.plan.held_until[row]))
 
@@ -274,8 +274,8 @@ def apply_plan(
         raise AlignmentViolation(message, tensor=tensor.tensor_id, hint=hint, **diagnostics)
 
     applied = Applied(plan, arenas, security)
-    is_of_caller = np.array([not arenas[arena.name].is_zeroed for arena in plan.arenas], np.bool_)[plan.arena]
-    for row in np.flatnonzero(is_of_caller).tolist():
+    may_have_data = np.array([not arenas[arena.name].is_zeroed for arena in plan.arenas], np.bool_)[plan.arena]
+    for row in np.flatnonzero(may_have_data).tolist():
         if int(plan.storage[row]) not in applied.resident:
             applied.zero_tensor(plan.tensor_ids[row])
     return applied

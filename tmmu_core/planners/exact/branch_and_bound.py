@@ -13,8 +13,8 @@ The search is deterministic and not recursive. :class:`Searcher` runs it on one 
 native library (``native/branch_and_bound.c``) or in plain Python (:class:`PlainSearch`), with the same nodes.
 
 A *branching order* ranks units with equal lowest offsets. Most orders are learned from conflicts of earlier attempts.
-The number of nodes that an order needs is heavy-tailed, so attempts are many and short: an order that finds a packing
-mostly does so within three to ten nodes per storage (decision 5).
+The number of nodes that an order needs is heavy-tailed: an order that finds a packing mostly does so early. So attempts
+are many and short.
 
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
 literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. The last packing adds an
@@ -148,9 +148,9 @@ class PlainSearch(Propagation):
         return -1 if u in self.hole else u
 
     def _backjump(self) -> bool:
-        """Undo all levels back to the latest first branch that the conflict depends on, and take its second branch.
+        """Undo all levels back to the latest first branch that the conflict depends on, and make it a second branch.
 
-        Return whether there is such a branch.
+        The caller opens its hole. Return whether there is such a branch.
         """
         kind, section, _ = self.conflict
         if kind == SECTION_TOO_FULL:

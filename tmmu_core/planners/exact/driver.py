@@ -16,7 +16,7 @@ FULL_BUDGET_ENTRIES = 20_000
 """Number of entries up to which a component gets its whole budget; above, the budget falls as 1 / entries²."""
 MAX_TABLE_ENTRIES = 20_000_000  # units × (units + sections) beyond which a component is not searched
 AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
-"""Kinds of target: the lower bound, the capacity, a capacity between bound and extent."""
+"""Kinds of target: the lower bound, the capacity or goal, a capacity between bound and extent."""
 TARGET_EIGHTHS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Targets between bound and extent, in eighths of the gap. After success, the index falls by 2; else it grows by 1."""
 MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them is searched
@@ -62,7 +62,7 @@ class SearchRequest:
 
 
 class _Variant:
-    """One choice of in-place reuses: its model, its proven bound, and the branching orders."""
+    """A choice of in-place reuses, or the relaxation: its model, its proven bound, and the branching orders."""
 
     def __init__(self, model: Model, bound: int) -> None:
         self.model, self.bound, self.searcher = model, align_up(bound, model.grain), Searcher(model)
@@ -76,7 +76,7 @@ class _Variant:
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
-    """Return a model per choice of in-place reuses, greedy first; for many reuses, the greedy one and a relaxation."""
+    """Return a model per consistent choice of reuses, greedy first; for many reuses, only this one and a relaxation."""
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
         relaxation = search_model(cols, handoffs=False)
@@ -101,7 +101,7 @@ class Component:
 
     @property
     def bound(self) -> int:
-        """Proven bound: that of the relaxation if there is one, else the least bound of all variants."""
+        """Proven bound: that of the relaxation if any, else the least of all variants; without variants, the first."""
         found = self.variants if self.relaxed is None else [self.relaxed]
         return min((each.bound for each in found), default=self.first_bound.bytes)
 
@@ -130,7 +130,7 @@ class Component:
                 self.accept(variant, offset)
 
     def open_variants(self, goal: int) -> list[_Variant]:
-        """Return the variants that may still lower the extent to ``goal`` or less, or raise the bound."""
+        """Return the variants that may still lower the extent (to ``goal``, if it is not 0) or raise the bound."""
         if self.extent <= max(self.bound, goal) or self.bound > self.cols.problem.capacity:
             return []
         found = [each for each in self.variants if each.bound < self.extent and (not goal or each.bound <= goal)]
@@ -159,7 +159,7 @@ class Component:
 
 
 def search(component: Component, request: SearchRequest, budget: int) -> None:
-    """Run attempts until the bound or goal is reached, the nodes are spent, or the meter stops the search."""
+    """Search until the bound or goal is reached, nodes or patience are spent, or the meter stops the search."""
     goal, meter, notes, log = request.goal, request.meter, request.notes, request.log
     if not component.variants:
         notes["why"] = "too many storages to search: greedy only"

@@ -2,7 +2,7 @@
 
 Branch and bound packs from the bottom up and detects an early mistake only at the top. This search keeps the capacity
 fixed, leaves some units out, and repeatedly removes and reinserts units (:mod:`.lns_moves`). It proves nothing; at
-capacities just above the bound it finds packings of hundreds of storages that no branching order finds (decision 5).
+capacities just above the bound it finds packings of hundreds of storages that branch and bound does not find.
 """
 
 from collections.abc import Callable, Generator
@@ -22,7 +22,7 @@ from tmmu_core.planners.native import library, native
 from tmmu_core.planners.problem import I64
 
 CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated with twice the iterations
-MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
+MAX_FAILURES = 2  # number of failed capacities after which normal runs end
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end (the bound or the goal); later ones bisect
 FEW_OMITTED = 2
@@ -55,7 +55,7 @@ class LnsRun:
     state: moves.LnsState
     units: I64  # unit of ``state`` → its number in the model (:func:`canonical_direction`)
     step: int  # offsets are counted in multiples of this many bytes
-    fixed_ends: I64  # ends of the units with a fixed offset
+    fixed_ends: I64  # ends of the units with a fixed offset, in bytes
     stop: I64  # set ``stop[0]`` from any thread to end the run
 
     def run(self, capacity: int, iterations: int, watch: Watch | None = None) -> list[int] | None:

@@ -98,11 +98,11 @@ class Search:
         return bits
 
     def lowest_offset(self, i: int, floor: int) -> int:
-        """Return the lowest offset of ``i`` at or above a floor."""
+        """Return the fixed offset of ``i``, else its lowest offset at or above a floor."""
         return self.fixed[i] if self.fixed[i] >= 0 else (floor + self.align[i] - 1) & -self.align[i]
 
     def highest_offset(self, i: int, ceiling: int) -> int:
-        """Return the highest offset of ``i`` that ends at or below a ceiling."""
+        """Return the fixed offset of ``i``, else its highest offset with an end at or below a ceiling."""
         return self.fixed[i] if self.fixed[i] >= 0 else (ceiling - self.size[i]) & -self.align[i]
 
     def skyline(self, at: int) -> I64:

@@ -1,8 +1,8 @@
 """The search model: units (storages with a common offset) and sections (sets of pairwise conflicting storages).
 
-A *section* is a maximal set of storages that are live at one step, a pair that conflicts without overlap in time (must
-not alias, in-place reuse not taken), or a storage that is never live. A *unit* is a storage, or a chain of storages
-joined by in-place reuse; in each of its sections it has a height, the bytes of its largest storage there.
+A *section* is a maximal set of storages that are live at one step, a pair that conflicts at any time (must not alias,
+in-place reuse not taken), or a storage that is never live. A *unit* is a storage, or a chain of storages joined by
+in-place reuse; one of its storages is in each of its sections, and gives its height there in bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -178,7 +178,7 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     storage = np.repeat(cols.storage_of_part, count)
     section = np.arange(len(storage)) - np.repeat(np.cumsum(count) - count - begin, count)
     # Other sections: storages without live steps, which are in no set above but need an offset, and pairs of storages
-    # of two units that conflict without overlap in time. Sections are sorted by (compressed step, kind, number).
+    # of two units that conflict at any time. Sections are sorted by (compressed step, kind, number).
     others: list[tuple[int, ...]] = [(i,) for i in np.flatnonzero(np.diff(cols.part_of) == 0).tolist()]
     keys = [(0, 2, i) for (i,) in others]
     for i in range(len(cols)) if cols.extra_conflicts else ():

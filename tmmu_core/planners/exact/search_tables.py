@@ -37,13 +37,13 @@ class Tables(NamedTuple):
     first: I64  # (m + 1,): first position of each section in row 0 of ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit: units of equal sections and alignment, each with one aligned height; empty if a unit is fixed."""
+    """Mates by unit: units of equal sections and alignment, each of one aligned height; empty if any unit is fixed."""
     wall: I64
     """(w, 3), by unit u: begin and end of a fixed unit in a section of u, and the height of u in this section."""
 
 
 class State(NamedTuple):
-    """Tables that the native search changes. The plain search copies them, and writes back offsets and failures."""
+    """Tables that the native search changes. The plain search copies them; offsets and failures are copied back."""
 
     unit: I64  # (12, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64

@@ -1,4 +1,4 @@
-"""Inner loops in C: greedy placement, the searches of ``exact`` and ``reuse``, simulated recomputation, minimum cuts.
+"""Inner loops in C: greedy and skyline placement, searches of ``exact`` and ``reuse``, recomputation, minimum cuts.
 
 ``*.c`` and ``native.h`` are the sources. This module loads the library of the platform, :mod:`.native` passes arrays to
 it. ``make native`` compiles the prebuilt libraries; ``hatch_build.py`` compiles one at installation if none fits. If no

@@ -3,8 +3,8 @@
 #include "native.h"
 
 /* Columns of the tables of search_tables.py, and columns that only the search uses. PLACED_SINCE: number of events when
-   the unit was placed. FILLER: the row of the neighbour that was last found to fill the hole. QUEUED_LOW: lower bound
-   before the unit joined `changed`. Conflict analysis: CLAIM, the claimed lower bound of the offset (0: none); LOW_THEN,
+   the unit was placed. FILLER: the row of the neighbour to try first for the hole. QUEUED_LOW: lower bound before the unit
+   joined `changed`. Conflict analysis: CLAIM, the claimed lower bound of the offset (0: none); LOW_THEN,
    the lower bound before the event that is explained. */
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
@@ -22,9 +22,9 @@ enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE
 struct event {
     I unit, old_low;
 };
-/* The reason of an event. `cause` and `detail`: BY_UNIT, the level of the placed unit and the least lower bound with
-   which the raised unit cannot be below it; BY_HOLE, the offset of the hole and its level; BY_SECTION, the section and
-   its lowest unit; BY_TWIN, the twin and 0. */
+/* The reason of an event. `requested`: the new bound before it is aligned. `cause` and `detail`: BY_UNIT, the level of
+   the placed unit and the least lower bound with which the raised unit cannot be below it; BY_HOLE, the offset of the
+   hole and its level; BY_SECTION, the section and its lowest unit; BY_TWIN, the twin and 0. */
 struct reason {
     I requested, kind, cause, detail;
 };

@@ -1,4 +1,4 @@
-/* Greedy placement in C: tmmu_core/planners/greedy.py. */
+/* Greedy placement (tmmu_core/planners/greedy.py) and skyline runs (auto.py) in C. */
 #include "native.h"
 
 enum { NEVER, HANDOFF }; /* kinds of extra conflicts (columns.py) */

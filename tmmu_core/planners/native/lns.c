@@ -147,7 +147,7 @@ static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
     return cost;
 }
 
-/* Sort the placed units by position, and write BOTTOM and TOP of those without a fixed offset. */
+/* Sort the placed units by position (not for KEEP_ORDER); write BOTTOM and TOP of those without a fixed offset. */
 static void sort_placed(P p, I by)
 {
     I *const row = WORK(PLACED_ORDER), *const key = WORK(KEY);

@@ -68,7 +68,7 @@ struct search {
     I event_count, placed_count, changed_count, dirty_count, hole_count, filled_count, level_count; /* 0 before */
     I conflict, conflict_cause, conflict_detail;
     I highest_low; /* no lower bound of a unit is above it; 0 before */
-    I explained, explained_lowest, explained_end, explained_least, lowest_height; /* the latest full explanation */
+    I explained, explained_lowest, explained_end, explained_least, lowest_height; /* by explain_section() */
 };
 
 /* LnsState (planners/exact/lns_moves.py) of n units. Sizes and offsets are in units of LnsRun.step bytes; the capacity
@@ -100,7 +100,7 @@ struct reuse {
 };
 
 /* Search (planners/reuse/cost_bound.py) of n units with `total` offsets in all; those of unit k begin at start[k].
-   `limit`: end of the offsets of unit `first`. `best`: the upper limit, then the least cost. `nodes`: left (-1: none). */
+   `limit`: end of the offsets of unit `first`. `best`: upper limit, then least cost. `nodes`: left (-1: too few). */
 struct least_cost {
     I n, total, first, limit, nodes, best;
     const I *start, *twin, *least, *table;

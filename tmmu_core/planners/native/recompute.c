@@ -41,8 +41,8 @@ static int begin_step(const struct recompute *p, I n, I k)
     return 1;
 }
 
-/* Run node n again before position k, and append the storages to drop after k to `pending`. Return the new number of
-   pending storages, or -1 if the run is impossible. */
+/* Run node n, delayed or again, before position k; append the storages to drop after k to `pending`. Return the new
+   number of pending storages, or -1 if the run is impossible or the tables are full. */
 static I run_again(const struct recompute *p, I n, I k, I count)
 {
     struct totals *const t = p->totals;

@@ -30,7 +30,7 @@ static I price(const struct reuse *r, I u, I at, I limit)
     return cost;
 }
 
-/* Place unit u and insert it into by_start and by_end. */
+/* Place unit u; if there is a matrix, insert u into by_start and by_end. */
 static void place(struct reuse *r, I u, I at)
 {
     r->offset[u] = at;
@@ -44,7 +44,7 @@ static void place(struct reuse *r, I u, I at)
     r->by_start[i] = r->by_end[j] = u;
 }
 
-/* The lowest of the cheapest offsets of unit u (-1: none), and its cost in *least, by one pass over the placed units. */
+/* The lowest of the cheapest offsets of unit u (-1: none), and its cost in *least, by a pass over the placed units. */
 static I sweep(const struct reuse *r, I u, I *least)
 {
     const I *const row = r->matrix + u * r->n, size = r->size[u], last = r->capacity - size, n = r->n;

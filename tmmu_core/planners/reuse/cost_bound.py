@@ -152,7 +152,7 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
         cell = grid if all(end % grid == 0 for end in ends) else 1
     free = room = -(-model.capacity // grid) * grid // cell
     counted = 0
-    for begin, end in sorted(reserved):  # no unit can cover whole cells of reserved ranges
+    for begin, end in sorted(reserved):  # no unit can cover a cell inside a reserved range
         low, high = max(-(-begin // grid) * grid // cell, counted), -(-end // cell)
         free -= max(0, min(high, room) - low)
         counted = max(counted, high)

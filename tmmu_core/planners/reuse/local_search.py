@@ -7,8 +7,8 @@ All members begin at the offset of their unit, so one hard edge with the largest
 
 The search is ruin and recreate (Schrimpf et al. 2000). A round removes a few units, mostly connected ones. The first
 one is unplaced or has an active penalty, if six random draws find such a unit. Each unit is placed at the lowest of its
-cheapest offsets. A costlier result is accepted up to a threshold that falls to 0. The C form, ``native/reuse.c``,
-returns the same result.
+cheapest offsets. A result that places more units is accepted, and one that places as many if its cost rises by at most
+a random number up to a threshold that falls to 0. The C form, ``native/reuse.c``, returns the same result.
 """
 
 from collections.abc import Iterator
