@@ -105,7 +105,7 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
 
 def input_of(name: str) -> tuple[bytes, str]:
-    """Return ``(bytes, name)`` of a file, an XLA dump (all its files) or standard input. Raises ``UnreadableInput``."""
+    """Return ``(bytes, name)`` of a file, of the only module of an XLA dump, or of standard input."""
     if name != STREAM and os.path.isdir(name):
         from tmmu_core.formats.xla import xla_dump
 

@@ -166,7 +166,7 @@ def _headline(shown: Shown) -> None:
             return
         best = planning.best_plan_changes(choice)
         is_best = choice.planner == best["planner"] and choice.options == best["options"]
-        is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto ignores the penalties
+        is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto then minimises this cost
         if any(arena.open_bytes for arena in plan.arenas) and not is_best:
             kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
             hint = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."

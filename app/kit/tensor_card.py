@@ -33,7 +33,7 @@ def _placements(shown: Shown) -> int:
 def replay_button(shown: Shown) -> None:
     """Draw the button that starts the replay, if the placements of the arena can be replayed."""
     if state.choice().replayed is None and state.session().page == "plan" and _placements(shown):
-        icon, hint = ":material/play_arrow:", "Show the placements of the planner one after the other."
+        icon, hint = ":material/play_arrow:", "Show the buffers one after the other, in placement order if it is known."
         controls.button("Replay the placement", "replay-placement", _replay_changes(shown, 1), icon=icon, help=hint)
 
 

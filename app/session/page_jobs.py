@@ -45,7 +45,7 @@ def largest_size(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[
 
 
 def ranked_changes(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
-    """Return the job that plans each single change and ranks the changes by the bytes that each saves."""
+    """Return the job that plans single changes and ranks those that save bytes (see :func:`.what_if`)."""
     return task_job("ranking single changes", choice, tasks.from_plan, what_if, kinds, key=(what_if, kinds))
 
 

@@ -45,7 +45,7 @@ class Shown:
     opened: Opened
     plan: Plan
     solution: Solution | None = None  # ``None`` for a finished plan and for a problem without a graph
-    verdict: Verdict | None = None  # verdict on a finished plan from a file; ``None`` for a plan computed here
+    verdict: Verdict | None = None  # on a plan or on offsets from a file; ``None`` for a plan computed here
 
     @property
     def graph(self) -> Graph | None:

@@ -130,7 +130,7 @@ def sign(author: str) -> None:
 
 
 def merged(first: Review, second: Review) -> Review:
-    """Return all notes and views and the later decision of two reviews, without entries that either review deleted."""
+    """Return notes, views and the later decision (on one day, the second) of two reviews, without deleted entries."""
     deleted = tuple(dict.fromkeys((*first.deleted, *second.deleted)))
     decisions = [d for d in (second.decision, first.decision) if d is not None and d.digest not in deleted]
     return Review(

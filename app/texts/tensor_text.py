@@ -25,7 +25,7 @@ ORDER_WORDS = {
     "birth": "in order of first write",
     "size": "largest first",
     "area": "by bytes × steps, largest first",
-    "length": "longest live range first",
+    "length": "by number of buffers first written during the live range, largest first",
     "size_length": "by bytes × number of buffers first written during the live range, largest first",
     "breadth": "buffers of the peak step first",
     "offset": "from the bottom up",

@@ -113,9 +113,8 @@ def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
 
 def distinct_settings(plan: Plan, other: Plan) -> str:
     """Return the planner of a plan, and mode, preset, rank and "one memory" where they differ from ``other``."""
-    fields = ("mode", "preset")
-    distinct = [f"{name} {getattr(plan, name)}" for name in fields if getattr(plan, name) != getattr(other, name)]
-    distinct += [f"rank {plan.rank:,}"] if plan.world_size != other.world_size and plan.world_size > 1 else []
+    texts = [(f"mode {p.mode}", f"preset {p.preset}", f"rank {p.rank:,} of {p.world_size:,}") for p in (plan, other)]
+    distinct = [text for text in texts[0] if text not in (*texts[1], "rank 0 of 1")]
     distinct += ["in one memory"] if ONE_MEMORY in plan.arena_of.keys() - other.arena_of.keys() else []
     return ", ".join([plan.planner, *distinct])
 

@@ -85,7 +85,8 @@ def export_command(
     values = {"--blobs": options.blobs, "--prefix": options.prefix, "--model": None if to in MODELS else options.model}
     given = [name for name, value in values.items() if value is not None]
     if given and to != PROJECT:
-        raise UsageError(f"{given[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
+        formats = " or ".join((PROJECT, *MODELS) if given[0] == "--model" else (PROJECT,))
+        raise UsageError(f"{given[0]} has no effect on the format {to}.", f"Use it with --to {formats}.")
     if to in MODELS:
         return _write_model(plan, to, request, options.model, output)
     resolved = resolve(plan, request)

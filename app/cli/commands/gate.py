@@ -70,8 +70,8 @@ def gate_command(
 
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
-    --baseline store:BRANCH is the latest run of a graph with this name on the branch, if possible with the same
-    planner, mode and preset.
+    --baseline store:BRANCH is the latest run of the plan's model on the branch (found by the name of its graph), if
+    possible with the same planner, mode and preset.
 
     Exit code: 0 passed, 1 failed.
     """

@@ -132,13 +132,13 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return ``(growth since the previous run of its series, changed settings)`` of each run from ``first`` on."""
+    """Return ``(growth, changed settings)`` of each run from ``first`` on; 0 growth for the first run of a series."""
     latest_of_series, latest_of_branch = dict[tuple[str, ...], Run](), dict[str, Run]()
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []
     for position, run in enumerate(runs):
         in_series = latest_of_series.get(run.series)
-        previous = in_series or latest_of_branch.get(run.branch)  # another planner, mode or preset begins a series
+        previous = in_series or latest_of_branch.get(run.branch)  # a new series shows what differs from the last one
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))

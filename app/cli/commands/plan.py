@@ -38,7 +38,7 @@ def plan_command(
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 
-    If an instance file has all offsets, these are verified. A folder of snapshots is printed as a table of its ranks.
+    Without --planner, an instance with all offsets is verified. A folder of snapshots is printed as a table of ranks.
 
     Exit code: 0 planned, 1 invalid offsets or an unreadable snapshot, 2 invalid offsets with -o or --json.
     """
@@ -127,7 +127,7 @@ def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> 
 
 
 def _print_ranks(ranks: Sequence[RankSummary], as_json: bool) -> int:
-    """Print each rank's largest difference from the rank with the highest peak; return the exit code."""
+    """Print the peaks of ranks and their largest differences from the highest peak; return the exit code."""
     highest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
     exit_code = FINDING if any(rank.error for rank in ranks) else SUCCESS
     if as_json:

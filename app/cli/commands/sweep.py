@@ -8,7 +8,7 @@ from os import cpu_count
 from typing import Any
 
 from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, table, write_json
-from app.cli.options import AS_JSON, STORE, argument, option, read_option
+from app.cli.options import AS_JSON, argument, option, read_option
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -64,7 +64,7 @@ def sweep_command(
     ),
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT"),
     files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),
-    store: str | None = STORE,
+    store: str | None = option("URL of a store for the rows: sqlite:///plans.db or postgresql://…", "URL"),
     json: bool = AS_JSON,
 ) -> int:
     """Plan models with many settings and print a table.

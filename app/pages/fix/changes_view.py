@@ -149,7 +149,7 @@ def _plan_with_selected_change() -> Candidate | None:
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
-    """Draw the memory map of the preview if it has changes, else of the current plan. Bytes above the limit are red."""
+    """Draw the memory map of the preview if it has changes, else of the current plan; orange: bytes over the limit."""
     planned = shown
     if preview is not None and preview.moves:
         planned = replace(shown, plan=preview.plan, solution=preview.solution)
@@ -257,8 +257,7 @@ def _draw_ranking(current_bytes: int) -> None:
         return
     # A change that saves less than 0.1 % is listed only if no change saves more.
     large = [move for move in ranking.moves if move.bytes * 1000 >= current_bytes] or ranking.moves
-    # Other planners first, because they cost nothing.
-    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
+    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])  # planners cost nothing
     note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"
     if saving := len(ranking.moves):
         note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"

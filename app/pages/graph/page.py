@@ -59,7 +59,8 @@ def _selectable_part(shown: Shown) -> None:
     with left:
         draw(shown)
         table = node_table(shown, chosen.search)
-        order = DEFAULT_ORDER if shown.timeline.source.execution_order is None else "the order of the file"
+        has_order = shown.timeline.source.execution_order is not None
+        order = "the chosen order" if shown.choice.order else "the order of the file" if has_order else DEFAULT_ORDER
         listed = numbers.of(len(table), shown.timeline.steps, "step")
         note = f"{order}; {listed} listed; click a row to select its first output"
         st.html(markup.heading("Nodes in execution order", note))
@@ -310,7 +311,7 @@ def _node_texts(shown: Shown) -> list[tuple[str, str]]:
 
 
 def matching_steps(shown: Shown, text: str) -> dict[int, str]:
-    """Return step → tensor to select, for each node with ``text`` in its name, operator, attributes or origin."""
+    """Return step → tensor to select, for each node with ``text`` in its :func:`_node_texts`. The case is ignored."""
     needle = text.strip().lower()
     if not needle:
         return {}

@@ -126,7 +126,7 @@ def view_title(curve: DimCurve, arena: str) -> str:
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
-    """Return the chart of arena size and peak: two points for each planned size, red if that plan exceeds a limit."""
+    """Return the chart of arena size and peak: two points per planned size, orange if that plan exceeds a limit."""
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extents, peaks = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()

@@ -112,6 +112,7 @@ def test_next_match_passes_nodes_with_the_same_tensor() -> None:
     tensors = [tensor("x", role="input"), tensor("a"), tensor("y")]
     nodes = [node("n0", "x", "a"), node("n1", "a", ""), node("n2", "a", ""), node("n3", "a", "y")]
     source = opening.shelf().put("shared.tmmu.json", native_file.encode_json(graph(tensors, nodes, "x", "y")))
-    at = opened("graph", graph=source, q="n", tensor="a")
+    at = opened("graph", graph=source, q="n", tensor="a", order='["n0", "n2", "n1", "n3"]')
+    assert "the chosen order; " in html(at)
     at.button(key="next-node").click().run()
     assert at.query_params["tensor"] == "y"

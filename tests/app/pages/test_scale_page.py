@@ -10,6 +10,7 @@ from app.pages.scale.page import dim_curve, heat_map, presets
 from app.session import opening, page_jobs, planning
 from app.session.view_state import Choice, spec_of
 from app.session.work.jobs import Job, job_table
+from app.texts import totals_text
 from tests.app.pages.run_page import html, opened, title
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
@@ -138,6 +139,8 @@ def test_current_rank_is_the_plan_of_the_command_line() -> None:
     shown = planning.make_plan(chosen)
     ranks = plan_ranks(graph_of(), PlanRequest(shard_spec=json.loads(COLUMNS)))
     assert shown.plan.tmmu_plan_hash == ranks.plan_hashes[2]
+    text = totals_text.changed(shown.plan, planning.make_plan(chosen.but(rank=1)).plan)
+    assert text.startswith("<b>slots, rank 2 of 4 → slots, rank 1 of 4</b>")
     assert shown.plan.shapes[shown.plan.row_of["w1"]] == (784, 128)
 
 

@@ -438,7 +438,7 @@ export class Chart extends Drawing {
     if (!text) for (const row of marked) this.hits[row] = 1;
     const rows = (this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]));
     const heads = new Set(Array.from(rows ?? [], (row) => plan.head(row)));
-    for (const head of heads) this.hits[head] = 1; // the map draws one box per storage
+    for (const head of heads) this.hits[head] = 1; // map and slots have one box per storage
     const inAll = text && !rows.length ? searchHits(plan, text, plan.arenas.map(() => true)).filter(Boolean).length : 0;
     const found = inAll ? `0 found, ${grouped(inAll)} in other arenas` : `${grouped(rows?.length ?? 0)} found`;
     const label = text ? found : `${counted(heads.size, "buffer")} marked`;

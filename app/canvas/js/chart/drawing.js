@@ -92,7 +92,7 @@ export class Drawing {
 }
 
 // Keys that work without focus on a drawing: KEYS_WITHOUT_FOCUS while no element has the focus, and KEYS_ANYWHERE while
-// an element other than a text field has it. The first drawing with an action for the key receives it.
+// an element other than a form field has it. The first drawing with an action for the key receives it.
 const KEYS_ANYWHERE = /^[/pst[\]]$/, KEYS_WITHOUT_FOCUS = /^([/pst[\]]|Escape|ArrowLeft|ArrowRight)$/;
 
 document.addEventListener("keydown", (event) => {
