@@ -231,7 +231,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields that select ``planner``. If it replaces the offsets of a file, these become the baseline."""
+    """Return the fields that select ``planner``. Replaced offsets of a file become the baseline, if none is set."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 

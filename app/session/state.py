@@ -119,7 +119,7 @@ def add_error_card(card: dict[str, Any]) -> None:
 
 
 def bind(name: str, value: Any, on_change: Callable[[Any], None] | None = None) -> dict[str, Any]:
-    """Return the arguments of a widget that shows ``value`` and passes the user's input to ``on_change``."""
+    """Return arguments of a widget with ``value``; ``on_change`` gets the input (default: set the field ``name``)."""
     key = f"w.{name}"
     st.session_state[key] = value
 

@@ -50,9 +50,9 @@ class LimitOptions:
     baseline: str | None = option(
         "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
     )
-    max_growth: str | None = option("Allowed growth of peak, size and bound of each arena [0].", "BYTES|PERCENT%")
-    max_peak_growth: str | None = option("Allowed growth of the peak [--max-growth].", "BYTES|PERCENT%")
-    max_extent_growth: str | None = option("Allowed growth of the arena size [--max-growth].", "BYTES|PERCENT%")
+    max_growth: str | None = option("Allowed growth of each peak, size and bound [0].", "BYTES|PERCENT%")
+    max_peak_growth: str | None = option("Allowed growth of each peak [--max-growth].", "BYTES|PERCENT%")
+    max_extent_growth: str | None = option("Allowed growth of each arena size [--max-growth].", "BYTES|PERCENT%")
     allow_incomplete: bool = flag("--allow-incomplete", "Accept a plan that does not cover its whole graph.")
 
 
@@ -71,7 +71,7 @@ def gate_command(
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
     --baseline store:BRANCH is the latest run of the plan's model on the branch (found by the name of its graph), if
-    possible with the same planner, mode and preset.
+    possible with the same planner, mode and preset. Without --max-growth, --max-peak-growth also limits bounds.
 
     Exit code: 0 passed, 1 failed.
     """

@@ -31,7 +31,7 @@ export const DEFAULTS = {
   toolbar: true, strip: true, title: true, // strip: the curve of live bytes
   height: 520, room: 0, // pixels; with `room`, the height is that of the window minus `room`, at least `height`
   transposed: false, zoom: null, // zoom: the visible [t0, t1, v0, v1]; null: all
-  link: "", // group of drawings that share selection, step, range of steps and visible steps
+  link: "", // group of drawings that share selection, step, range of steps and window (see follow())
 };
 
 /** A chart. The page sets `emit(event, value)`, which receives the events: see draw() in plan_drawing.py. */
