@@ -102,13 +102,3 @@ def test_point_of_the_curve_as_the_capacity_costs_no_more(sizes: tuple[int, ...]
         found = fit(start, Capacity(point.extent_bytes), allowed)
         assert found.answer == "fits"
         assert found.best.cost.key <= point.cost.key
-
-
-def test_larger_capacity_costs_no_more_and_the_smallest_plan_is_searched_once() -> None:
-    start, trials = chain(9, (1024, 972, 8, 228, 24), "auto"), list[str]()
-    fits = [fit(start, Capacity(start.extent_bytes * k // 20), smallest=True) for k in range(8, 21)]
-    for tighter, looser in pairwise(fits):
-        assert looser.best.cost.key <= tighter.best.cost.key
-    assert [found.best.extent_bytes for found in fits[:3]] == [min(found.best.extent_bytes for found in fits)] * 3
-    fit(start, Capacity(1), None, lambda what, done, of: trials.append(what) is None, smallest=True)
-    assert (fits[2].answer, trials) == ("open", [])

@@ -16,8 +16,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Kind, Move, total_cost
@@ -39,9 +37,6 @@ CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIV
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
 Found = Callable[[Candidate], None] | None  # receives every improved candidate
 ROUNDS = 6  # maximum number of schedules between the lower bound and the smallest plan
-SMALLEST: dict[bytes, tuple[tuple[Candidate, ...], LowerBound, int]] = {}
-"""Cache with one entry: the last finished search for the smallest plan. Its goal is the lower bound, so it is valid for
-every capacity. Encoded start, allowed moves and limited arenas → plans, lower bound, lower bound over all orders."""
 
 
 def fit(
@@ -56,9 +51,9 @@ def fit(
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
-    if no plan found fits, search for the smallest plan, which may fit unless a bound excludes it. This search is cached
-    for other capacities (``SMALLEST``). With a maximum cost, the first search does this already.
-    Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas, the arena ``offload``, and an empty capacity.
+    if no plan found fits, search for the smallest plan, which may fit unless a bound excludes it. With a maximum cost,
+    the first search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas, the arena
+    ``offload``, and an empty capacity.
     """
     allowed = allowed or Allowed()
     unknown_kinds = sorted(set(allowed.kinds) - set(KINDS))
@@ -153,29 +148,18 @@ class _FitSearch:
         self.try_smaller_sizes()
 
     def search_smallest(self) -> None:
-        """If no plan fits, add the plans of the search for the smallest one, which is the same for every capacity."""
+        """If no plan fits, search for the smallest one. The goal is the lower bound, whatever the capacity."""
         if self.fits(self.best) or self.watch.stopped or self.allowed.max_cost is not None:
             return  # with a maximum cost, no proof ended the first search
         below_all = Capacity(None if self.capacity.total is None else -1, dict.fromkeys(self.capacity.arenas, -1))
-        allowed = sorted(self.allowed.kinds), self.allowed.keep_phases
-        request = self.start.plan_input, self.start.moves, allowed, below_all.key
-        key = msgspec.msgpack.encode(request, enc_hook=repr)
-        if (known := SMALLEST.get(key)) is None:
-            lowest = _FitSearch(self.start, below_all, self.allowed, self.watch, self.record)
-            while lowest.is_impossible and not self.watch.stopped:
-                total = None if below_all.total is None else max(lowest.bound.bytes, lowest.total_bound)
-                lowest.goal = Capacity(total, {name: lowest.bound.bytes_of.get(name, 0) for name in below_all.arenas})
-                lowest.search()
-            lowest.try_lower_schedules()
-            known = lowest.curve, lowest.bound, lowest.total_bound
-            if not self.watch.stopped:
-                SMALLEST.clear()
-                SMALLEST[key] = known
-        plans, bound, total_bound = known
-        for plan in plans:
-            self.record(plan)
-        self.bound = max(self.bound, bound, key=lambda bound: bound.bytes)
-        self.total_bound = max(self.total_bound, total_bound)
+        lowest = _FitSearch(self.start, below_all, self.allowed, self.watch, self.record)
+        while lowest.is_impossible and not self.watch.stopped:
+            total = None if below_all.total is None else max(lowest.bound.bytes, lowest.total_bound)
+            lowest.goal = Capacity(total, {name: lowest.bound.bytes_of.get(name, 0) for name in below_all.arenas})
+            lowest.search()
+        lowest.try_lower_schedules()
+        self.bound = max(self.bound, lowest.bound, key=lambda bound: bound.bytes)
+        self.total_bound = max(self.total_bound, lowest.total_bound)
 
     @property
     def is_impossible(self) -> bool:
