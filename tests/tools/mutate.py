@@ -20,8 +20,8 @@ from tests.support.paths import ROOT
 from tests.tools.mutation_sites import UNTESTED_HERE, Site, drawn_from, sites_in
 
 RESULTS = ROOT / ".mutation" / "results.json"
-MIRRORS = {"graph/importers": ("graph", "formats")}
-"""Product folder → test folder, for folders with another name."""
+WITH_LOOPS = "tmmu_core/planners/", "tmmu_core/fitting/"
+"""Folders with loops that also exist in C. Their tests run without the native library, which takes longer."""
 PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not browser")
 
 
@@ -37,15 +37,13 @@ def copy_project(folder: Path) -> None:
 
 def tests_for(file: str) -> list[list[str]]:
     """Return the test folders for a module, the nearest first."""
-    inside = file.removeprefix("tmmu_core/").rpartition("/")[0]
-    mirrors = MIRRORS.get(inside, (inside.split("/")[0],))
-    own = [f"tests/{name}" for name in mirrors if name and (ROOT / "tests" / name).is_dir()]
-    return [own or ["tests/library", "tests/app/cli"], ["tests/laws"]]
+    folder = f"tests/{file.split('/')[1]}"
+    return [[folder] if (ROOT / folder).is_dir() else ["tests/library", "tests/app/cli"], ["tests/laws"]]
 
 
-def run_tests(copy: Path, tests: list[str], seconds: float) -> str:
+def run_tests(copy: Path, tests: list[str], seconds: float, native: bool) -> str:
     """Run tests on the copy of the project; return "passed", "failed" or "timeout"."""
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "TMMU_NATIVE": "0"}
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "TMMU_NATIVE": f"{native:d}"}
     try:
         done = subprocess.run(
             [sys.executable, *PYTEST, *tests], cwd=copy, env=environment, capture_output=True, timeout=seconds
@@ -63,7 +61,8 @@ def try_mutant(copy: Path, site: Site, seconds: dict[str, float]) -> dict[str, A
     outcome = "passed"
     try:
         for tests in tests_for(site.file):
-            outcome = run_tests(copy, tests, 3 * seconds[" ".join(tests)] + 20)
+            native = not site.file.startswith(WITH_LOOPS)
+            outcome = run_tests(copy, tests, 3 * seconds[f"{tests} {native}"] + 20, native)
             if outcome != "passed":
                 break
     finally:
@@ -91,10 +90,11 @@ def main() -> int:
         copy_project(copy)
         for site in drawn_from(sites, given.mutants, given.seed):
             for tests in tests_for(site.file):
-                key = " ".join(tests)
+                native = not site.file.startswith(WITH_LOOPS)
+                key = f"{tests} {native}"
                 if key not in seconds:
                     began = time.monotonic()
-                    if run_tests(copy, tests, 1800) != "passed":
+                    if run_tests(copy, tests, 1800, native) != "passed":
                         print(f"{key}: tests fail without a mutant")
                         return 2
                     seconds[key] = time.monotonic() - began

@@ -13,8 +13,10 @@ from hashlib import sha256
 from pathlib import Path
 
 UNTESTED_HERE = (
-    "tmmu_core/graph/importers/fx_",
+    "tmmu_core/formats/pytorch/joint_graph/",
     "tmmu_core/formats/pytorch/torch_module.py",
+    "tmmu_core/fitting/pytorch/",
+    "tmmu_core/library/torch_fit.py",
     "tmmu_core/runtime/measure/runtime_child.py",
 )
 """Modules that need PyTorch, onnxruntime or LiteRT, which the tests of this environment cannot import."""
