@@ -55,7 +55,7 @@ def unknown_operators(fitted: Fitted) -> str:
         f"{each.name or '(no name)'} ({numbers.count(each.nodes, 'node')}, {numbers.short_bytes(each.bytes)})"
         for each in fitted.unknown
     ]
-    rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
+    rule = "Operators of unknown cost are not recomputed; operators of unknown properties also keep their order"
     return f"{rule}: {numbers.some(names, 8)}."
 
 
