@@ -92,6 +92,7 @@ def test_order_that_is_no_permutation_is_rejected(order: list[str], reason: str)
     with pytest.raises(InvalidIrShapes) as caught:
         plan_graph(chain(2), order=order)
     assert caught.value.diagnostics["reason"] == reason
+    assert ("(position" in str(caught.value)) == (reason != "order_missing_node")
 
 
 def test_cycle_error_names_a_node_of_the_cycle() -> None:

@@ -198,11 +198,12 @@ def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64],
         node = node_of.get(node_id)
         if node is None:
             hint = strict.closest_hint(node_id, index.node_ids)
-            raise _bad_order("order_unknown_node", node_id, position, "is not a node of the graph", hint)
+            what = f"is not a node of the graph (position {position})"
+            raise _bad_order("order_unknown_node", node_id, position, what, hint)
         if not in_mode[node]:
             continue
         if position_in_mode[node] >= 0:
-            raise _bad_order("order_duplicate_node", node_id, position, "appears twice")
+            raise _bad_order("order_duplicate_node", node_id, position, f"appears twice (position {position})")
         position_in_mode[node] = len(nodes)
         nodes.append(node)
     missing = np.flatnonzero(in_mode & (position_in_mode < 0))
@@ -222,8 +223,7 @@ def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64],
 
 
 def _bad_order(reason: str, node_id: str, position: int, what: str, hint: str = "") -> InvalidIrShapes:
-    problem = f"{strict.shown(node_id)} {what} (position {position})"
-    message = f"the execution order is not a permutation of the nodes: {problem}."
+    message = f"the execution order is not a permutation of the nodes: {strict.shown(node_id)} {what}."
     hint = hint or "List every node of the mode's timeline exactly once."
     return InvalidIrShapes(message, reason=reason, node_id=node_id, path=f"$.execution_order[{position}]", hint=hint)
 

@@ -118,7 +118,7 @@ def search(
     """Return the best packing of a local search that starts at the lower of ``start`` and the best greedy run.
 
     For a large plain problem with ``start``, no greedy runs are made. Options: ``iterations`` (see
-    :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:class:`.Meter`).
+    :data:`FULL_BUDGET_STORAGES`; none if not ``is_small``), ``seed`` and ``max_nodes`` (:class:`.Meter`).
     """
     meter = Meter.of(progress, options)
     iterations = count_option(options, "iterations", DEFAULT_ITERATIONS)

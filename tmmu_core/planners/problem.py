@@ -120,7 +120,7 @@ class Problem:
     @property
     def assumptions(self) -> str:
         """Assumptions of a lower bound or a proof, as text: ``at alignment 64 B with the 2 given offsets``."""
-        given = f" with the {count:,} given offsets" if (count := self.fixed_count) else ""
+        given = f" with the {count:,} given offset{'s' * (count > 1)}" if (count := self.fixed_count) else ""
         return alignment_text(self.alignment) + given
 
 

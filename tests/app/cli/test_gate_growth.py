@@ -151,6 +151,9 @@ def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:
         with pytest.raises(ArenaTooSmall) as caught:
             library.plan(path, planner=planner, capacity=350)
         assert "at least 400 B are needed at alignment 1 B with the 2 given offsets (proven)" in caught.value.hint
+    with pytest.raises(ArenaTooSmall) as caught:
+        library.plan(csv(tmp_path / "one.csv", "a,0,10,100,300", "c,16,20,100,"), planner="exact", capacity=350)
+    assert "with the 1 given offset (proven)" in caught.value.hint
     assert "2 of 3 offsets are given and stay fixed" in tmmu("sweep", path, "--planners", "greedy,exact")[1]
 
 

@@ -10,7 +10,7 @@ A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 Each raise is rounded up to the next aligned offset at which the unit overlaps no fixed unit.
 
 A conflict is a unit that ends above the capacity or lies above its fixed offset, a section whose lowest offset plus
-open bytes exceeds its ceiling (section bound), or a hole that no unit can fill; :mod:`.branch_and_bound` adds two.
+open bytes exceeds its ceiling (section bound), or a hole that no unit fills. :mod:`.branch_and_bound` adds two kinds.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
 and collects claims of the form "this unit lies at n or above", one per unit. If an event made a claim true, the claims

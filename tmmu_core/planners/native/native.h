@@ -132,7 +132,7 @@ struct recompute {
     uint8_t *dropped, *gone;      /* storages: not in memory now; already copied to the other memory */
     uint8_t *delayed;             /* positions: the first run is later, to restore a result */
     uint8_t *unread;              /* storages: 2: no run reads it before it is dropped; 1: no node reads it; else 0 */
-    uint8_t *ever, *first_life, *further; /* this row and all that follow: out */
+    uint8_t *ever, *first_life, *further; /* from here on: out. Ever dropped; first lives; runs of run_again() */
     I *of, *birth, *last, *node, *at, *read_ptr, *reads, *first;
     struct totals *totals;
 };

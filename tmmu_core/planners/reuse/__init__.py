@@ -29,7 +29,7 @@ WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive s
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Return the placement of least reuse cost found, with the proven lower bound of the cost.
+    """Return the placement of least reuse cost found, with a proven bound; without reuse terms, that of ``auto``.
 
     Options: ``rounds`` of each local search (see :data:`LARGE_FACTOR`), ``work`` of the exhaustive search (see
     :data:`WORK`), ``max_nodes`` (:class:`.Meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no fitting
