@@ -524,7 +524,8 @@ def test_layer_that_cannot_be_planned_is_refused_by_its_path_with_a_remedy(name:
 
 
 def moving_mean(step: Any, made: Tensor) -> Tensor:
-    step.state = 0.9 * step.state + 0.1 * made.detach().mean(0)
+    mean = made.detach().mean(0)
+    step.state = mean if step.state is None else 0.9 * step.state + 0.1 * mean
     return made - step.state
 
 
@@ -539,7 +540,9 @@ def listed(step: Any, made: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("run", "state"), [(moving_mean, torch.zeros(32)), (counted, 0), (listed, [])], ids=["tensor", "counter", "list"]
+    ("run", "state"),
+    [(moving_mean, torch.zeros(32)), (moving_mean, None), (counted, 0), (listed, [])],
+    ids=["tensor", "first tensor", "counter", "list"],
 )
 def test_attribute_that_the_next_step_reads_is_refused_by_name(run: Callable[..., Any], state: Any) -> None:
     module = Step(lambda step, x: run(step, step.body(x)).square().mean(), body=blocks()).train()

@@ -294,6 +294,10 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
             next_code = joint.graph_module.code
         if next_code != code:
             raise state_error(plain, name)
+    reached = {path: pair for path, pair in observed.changed.items() if not fx_state.has_tensors(pair[0])}
+    if len(reached) > len(plain) and not _has_no_data(module, call):  # tensors where the first step had none
+        with fx_state.state_set(module.module, reached), torch.enable_grad(), trace():
+            pass  # the trace raises if this step reads and replaces one of them
     if executed.generators and _sets_generators(trace, executed.generators):
         raise UnreadableInput(
             "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call.",

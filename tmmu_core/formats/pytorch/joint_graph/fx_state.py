@@ -8,7 +8,7 @@ from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
 
 from tmmu_core.base.errors import UnreadableInput
 
@@ -49,11 +49,12 @@ def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any
 
 @contextlib.contextmanager
 def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
-    """Context manager: set each attribute to the second value of its pair in ``changed``; restore on exit."""
+    """Context manager: set attributes to the second values in ``changed``, with new tensors; restore on exit."""
     with state_restored(module):
         for path, (_, new) in changed.items():
             parent, _, name = path.rpartition(".")
-            module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)  # a copy
+            copied = tree_map_only(torch.Tensor, lambda t: torch.empty(t.shape, dtype=t.dtype, device=t.device), new)
+            module.get_submodule(parent).__dict__[name] = copied
         yield
 
 
