@@ -199,7 +199,7 @@ def distributed(step: Any, x: Tensor) -> Tensor:
     step.mean, step.count = 0.9 * step.mean + 0.1 * made.detach().mean(0), step.count + 1
     drawn = Normal(made, step.compiled(x).exp()).rsample() - step.mean
     step.last = drawn
-    return functional.gaussian_nll_loss(drawn, x, made.exp()) + torch.cov(made.t()).mean()
+    return torch.cov(made.t()).mean() + functional.gaussian_nll_loss(drawn, x, made.detach().exp())
 
 
 def distribution() -> nn.Module:
@@ -348,7 +348,8 @@ def test_fitted_step_runs_as_planned_with_equal_gradients_and_buffers(name: str)
     whole = tmmu.fit(module, "1TiB", example_inputs=example)
     assert isinstance(whole, TorchFit)
     eager = whole.step.measured(whole.step.module)
-    assert abs(whole.eager_peak_bytes - eager.peak_bytes) <= 0.03 * eager.peak_bytes
+    tolerance = 0.03 if "autocast" in name else 0.01
+    assert abs(whole.eager_peak_bytes - eager.peak_bytes) <= tolerance * eager.peak_bytes
     fit = tmmu.fit(module, whole.extent_bytes * 88 // 100, example_inputs=example, allow="recompute")
     found = fit.check()
     assert (fit.answer, fit.unknown_operators) == ("fits", ())

@@ -447,6 +447,8 @@ def test_parameter_that_is_frozen_after_a_compile_has_no_gradient() -> None:
     frozen = tmmu.fit(module, "1GiB", example_inputs=x)
     layers, of_frozen = frozen.layers(), frozen.compile()
     assert (layers["0"]["gradients"], layers["2"]["gradients"]) == (0, 4 * (8 * 8 + 8))
+    with torch.no_grad():
+        assert not run(x).requires_grad
     run(x).sum().backward()
     module[0].requires_grad_(True)
     with pytest.raises(ValueError, match=r"0.weight = torch.float32 \(8, 8\) on cpu, not .* with a gradient"):

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch import fx_memory
@@ -171,7 +171,8 @@ class TorchStep:
             has_warned = has_warned or self._warn_of_gradients(named)
             state = [named[name] if name in named else attrgetter(name)(module) for name in names]
             with torch._C._DisableAutocast():  # the step has the casts as operators
-                return run(*state, *call.args, **call.kwargs)
+                result = run(*state, *call.args, **call.kwargs)
+            return result if torch.is_grad_enabled() else tree_map_only(torch.Tensor, torch.Tensor.detach, result)
 
         return step
 

@@ -31,6 +31,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
+from types import FunctionType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -68,7 +69,7 @@ class _NoCheckpoint:
             return function(*args)
 
 
-class _EqualIsFalse(TorchDispatchMode):
+class _EqualIsFalse(TorchDispatchMode, contextlib.ContextDecorator):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return False if func is torch.ops.aten.equal.default else func(*args, **(kwargs or {}))
 
@@ -82,16 +83,12 @@ def _replaced(*functions: tuple[str, str, Any]) -> Iterator[None]:
         yield
 
 
-def _run_in(context: Any, function: Any) -> Any:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with context():
-            return function(*args, **kwargs)
-
-    return run
-
-
 _tangent_of = collect_metadata_analysis.coerce_tangent_and_suggest_memory_format
-_any_is_false = partial(_replaced, ("torch", "any", lambda value: False))
+_nll, _names = torch.nn.functional.gaussian_nll_loss, vars(torch.nn.functional)
+_names_without_any = _names | {
+    "torch": SimpleNamespace(**vars(torch) | {"any": lambda value: False}),
+    "has_torch_function_variadic": lambda *values: False,
+}
 value_checks_disabled = partial(
     _replaced,
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
@@ -99,8 +96,9 @@ value_checks_disabled = partial(
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
-    ("torch.nn.functional", "gaussian_nll_loss", _run_in(_any_is_false, torch.nn.functional.gaussian_nll_loss)),
-    *(("torch", name, _run_in(_EqualIsFalse, getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
+    # A wrapper would keep the arguments alive, and the function frees them.
+    (_nll.__module__, _nll.__name__, FunctionType(_nll.__code__, _names_without_any, argdefs=_nll.__defaults__)),
+    *(("torch", name, _EqualIsFalse()(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
 """Context manager: PyTorch, and ``transformers`` if it is loaded, check no values."""
 _joint_graph_patched = partial(
