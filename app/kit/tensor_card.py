@@ -17,7 +17,7 @@ from tmmu_core.plans.model import Plan, rows_of_parts
 MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
 WITNESS, LONG_IDLE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
 LAYERS_FROM = {
-    "origins": "Layers come from the modules in the model file.",
+    "origins": "Layers come from the modules in the file.",
     "names": "Layers come from the node names.",
     "parameters": "Layers come from the parameter names; nodes without parameters belong to the surrounding layer.",
 }

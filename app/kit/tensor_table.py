@@ -163,7 +163,7 @@ def storages(shown: Shown, arena: str | None) -> None:
     """Draw the table of the buffers with idle steps in an arena (``None``: all), most bytes × idle steps first."""
     frame = _storages(shown, arena)
     count = ("at least " if len(frame) == MOST_ROWS else "") + numbers.count(len(frame), "buffer")
-    note = f"{count} with idle steps, most bytes × idle steps first; click to select"
+    note = f"{count} with idle steps, most bytes × idle steps first; click to select" if len(frame) else ""
     st.html(markup.heading(f"Buffers of {arena}" if arena else "Buffers", note))
     if not len(frame):
         st.html(markup.empty("No idle steps", "Every buffer is used at each step of its live range."))

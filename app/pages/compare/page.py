@@ -38,7 +38,8 @@ def page() -> None:
         history_view.draw(shown.opened.name)
         return
     if not chosen.baseline:
-        st.html(markup.view_title("Choose a baseline: a planner, mode, preset, commit, sample or file"))
+        kinds = "a planner, mode, preset, commit, sample or file" if shown.opened.graph else "a commit, sample or file"
+        st.html(markup.view_title(f"Choose a baseline: {kinds}"))
         _pick(shown, chosen)
         return
     target = planning.baseline_of(chosen)

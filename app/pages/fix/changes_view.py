@@ -94,12 +94,14 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
         if preview.moves:
-            st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
+            size = numbers.short_bytes(capacity.limited_bytes(preview.plan))
+            note = f"result: {size}; saved: bytes that the change removes from the whole plan"
+            st.html(markup.heading("Changes in order", note))
             draw_moves(preview.moves)
         if fitted.answer != "fits":
             bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
             st.html(markup.heading(f"Why at least {bound} are needed with the allowed changes"))
-            ways = "Raise the limit, allow smaller sizes, or split the model over several ranks (Scale)."
+            ways = "Raise the limit, allow 'smaller sizes', or split the model over several ranks (Scale)."
             for line in [*bound_lines(fitted), *([ways] if fitted.answer == "cannot" else [])]:
                 st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
     with right:
@@ -239,11 +241,11 @@ def draw_moves(moves: Sequence[Move]) -> None:
     """Draw the changes that led to a plan, in the order in which they were applied."""
     head, rows = ("change", "saved", "extra FLOPs", "transferred", "details · why it is allowed"), []
     for move in moves:
-        flops, moved_bytes = move.cost.extra_flops, move.cost.moved_bytes
+        name, flops, moved_bytes = KINDS[move.kind].partition(",")[0], move.cost.extra_flops, move.cost.moved_bytes
         costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
         details = f'{markup.esc(numbers.shortened(move.what, 160))} · <span class="soft">{markup.esc(move.why)}</span>'
         saved = numbers.short_bytes(move.bytes) if move.bytes or len(moves) == 1 else "with the others"
-        rows.append([markup.esc(move.kind), saved, *costs, details])
+        rows.append([name, saved, *costs, details])
     shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without empty columns
     cells = [[row[k] for k in shown] for row in rows]
     st.html(markup.table([head[k] for k in shown], cells, numbers=range(1, len(shown) - 1)))
@@ -269,8 +271,9 @@ def _draw_ranking(current_bytes: int) -> None:
     columns = ["change", "saved", "share of plan", "details", "extra FLOPs", "transferred", "why it is allowed"]
     rows = []
     for move in listed:
-        share, cost = numbers.percent(move.bytes, current_bytes), move.cost
-        rows.append((move.kind, move.bytes, share, move.what, cost.extra_flops, cost.moved_bytes, move.why))
+        name, cost = KINDS[move.kind].partition(",")[0], move.cost
+        share = numbers.percent(move.bytes, current_bytes)
+        rows.append((name, move.bytes, share, move.what, cost.extra_flops, cost.moved_bytes, move.why))
     table = pd.DataFrame(rows, columns=columns)
     table = table.drop(columns=[name for name in ("extra FLOPs", "transferred") if not table[name].any()])
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))

@@ -140,10 +140,10 @@ def draw_fragmentation(shown: Shown) -> None:
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown)
     account_bytes = waste_ledger(plan, arena).at(step)
-    title = f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of {arena} are live"
+    title = f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of the arena {arena} are live"
     if unused := extent - account_bytes["live"]:
         largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
-        share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
+        share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of the arena {arena}"
         title = f"At {numbers.step(step)}, {share} are unused; largest share: {ACCOUNT_STYLES[largest][0]}"
     st.html(markup.view_title(title))
     rows = []
@@ -232,7 +232,9 @@ def draw_reuse(shown: Shown) -> None:
         controls.linked_html(heading + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else ""))
     with right:
         groups, limit = arena.reuse_cost_witness or (), numbers.short_bytes(capacity)
-        costs = f"the least cost of each group of buffers over {limit} in total, plus costs of colocated buffers:"
+        colocated = shown.plan.constraints is not None and shown.plan.constraints.colocations
+        costs = f"the least cost of the buffers in each line below, which together exceed {limit}"
+        costs += ", plus costs of colocated buffers:" if colocated else ":"
         reasons = [f"Lower bound {numbers.grouped(bound)}: {costs}"] if groups else []
         for group in groups:
             size = sum(int(plan.size[plan.row_of[member]]) for member in group if member in plan.row_of)
@@ -279,5 +281,5 @@ def cost_chart(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
     if arena.capacity_bytes <= top:
         limit_line(fig, arena.capacity_bytes, vertical=True)
     fig.update_xaxes(bytes_axis(top), title_text="capacity")
-    fig.update_yaxes(title_text="reuse cost", rangemode="tozero", fixedrange=True)
+    fig.update_yaxes(title_text="reuse cost", range=[0, max(1, 1.2 * points[-1].cost)], fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin={"b": 44})

@@ -51,7 +51,7 @@ def test_fitted_plan_opens_beside_its_original() -> None:
 def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
     at = opened("fit", graph="sample:mixed_sizes", capacity="1")
     (table,) = [frame.value for frame in at.dataframe if "saved" in frame.value.columns]
-    assert table["change"].tolist()[0] == "planner"
+    assert table["change"].tolist()[0] == "another planner"
     assert table["saved"].tolist()[0] == 786_432 - 270_336
     assert table["saved"].is_monotonic_decreasing
 

@@ -31,7 +31,7 @@ def test_list_has_the_colours_of_the_map() -> None:
     ("page", "shown_text"),
     [
         ("peak", "of activations in 3 live buffers at the peak, #14"),
-        ("fragmentation", "of activations are unused; largest share: slot rounding"),
+        ("fragmentation", "of the arena activations are unused; largest share: slot rounding"),
         ("compare", "Choose a baseline"),
         ("planners", " best: "),
         ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps; mode: inference"),

@@ -20,7 +20,7 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to
 from tmmu_core.fitting.recompute.sweep import improve, search_nested, search_sweeps, without_unneeded_drops
 from tmmu_core.planners.problem import Progress
 
-WHY = "the same operators run again with the same inputs and compute the same values"
+WHY = "the same operators run again with the same inputs"
 NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
 NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
 START_TENTHS = (2, 4)

@@ -77,7 +77,7 @@ export function legendOf({ plan, other, shown, colouring, scene, strip, isCandid
   const outlines = [["dashed", `place in the ${compared}`], ["dotted", `only in the ${compared}`]];
   const isDrawn = [hasOutlines && other.changes.some((kinds, j) => kinds && other.twin[j]), hasOutlines && other.twin.includes(0)];
   for (const [style, name] of outlines.filter((_, k) => isDrawn[k])) entry(el("i", { class: style }), name);
-  if (isDrawn[0] && scene.view === "map") entry("", "→ move to the candidate (many moves: only of the selected tensor)");
+  if (isDrawn[0] && scene.view === "map") entry("", "→ move from the baseline (select a tensor to see its move)");
   const lines = strip || scene.view === "map" ? [["solid", "arena size"], ["dotted", "lower bound"]] : [];
   if (scene.view === "map") {
     if (scene.bands.some(({ arena }) => arena.reserved.length)) entry(el("i", { style: `background:${RESERVED}` }), "reserved");

@@ -98,7 +98,7 @@ export function drawOverLimit(pen, { plan, scene, plane, plot, look }, { sheet }
 
 /** Draw names in at most MOST_NAMES boxes of `rows`, the largest first, that have space for the whole name or for 44
  * pixels of it. A box has the name of its first tensor and the number of the others. In the view "lifetimes", a box is
- * one tensor. Equal names are drawn once. */
+ * one tensor. Equal names are drawn once; a rest of one or two letters is not drawn. */
 export function drawNames(pen, { plan, scene, plane, colouring, hits, look, namer }, rows) {
   const boxes = [], used = new Set(), isPerTensor = scene.view === "lifetimes";
   for (const row of rows) {
@@ -116,7 +116,7 @@ export function drawNames(pen, { plan, scene, plane, colouring, hits, look, name
     const suffix = others > 0 ? ` +${letters < 24 ? others : counted(others, "tensor")}` : "";
     const name = namer.brief(plan.id(head), letters - suffix.length);
     const keys = [head, name, `${x0}/${y0}`]; // tensors of 0 bytes may be at the same pixel
-    if (keys.some((key) => used.has(key))) continue;
+    if (keys.some((key) => used.has(key)) || (name.includes("…") && name.replaceAll("…", "").length < 3)) continue;
     keys.forEach((key) => used.add(key));
     if (hits && !hits[row]) pen.fillStyle = look.soft;
     else pen.fillStyle = luminance(colouring.table[colouring.codes[row]]) > 0.22 ? "#000" : "#fff";
