@@ -201,6 +201,8 @@ def _notes(shown: Shown) -> None:
         listed = ", ".join(f"<code>{markup.esc(name)}</code> = {size:,}" for name, size in sizes.items())
         text = f"The model does not fix all sizes. Planned with {listed}. Change the sizes under Advanced."
         st.html(f'<div class="tm soft" id="assumed">{text}</div>')
+    for note in graph.notes if graph is not None else ():
+        st.html(f'<div class="tm soft">{markup.esc(note[:1].upper() + note[1:])}</div>')
     previous = state.session().previous
     previous_job = None if previous is None else job_table().known(planning.plan_key(previous))
     if shown.opened.plan is None and previous_job is not None and previous_job.succeeded:

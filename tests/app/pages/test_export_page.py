@@ -50,9 +50,8 @@ def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch)
 
 def test_c_project_is_an_archive_with_the_constants_of_the_file() -> None:
     model = DATA / "tflite" / "hello_world_int8.tflite"
-    source = opening.shelf().put("m.tflite", model.read_bytes())
-    found = made(planning.make_plan(Choice(source=source)))
-    (packed,) = (data for name, data in found.items() if name.endswith("_c.zip"))
+    plan = planning.make_plan(Choice(source=opening.shelf().put("m.tflite", model.read_bytes())))
+    (packed,) = (data for name, data in made(plan).items() if name.endswith("_c.zip"))
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         residency = json.loads(archive.read("residency.json"))
         assert any(member.endswith("_blobs.c") for member in archive.namelist())
