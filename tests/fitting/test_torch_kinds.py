@@ -248,10 +248,6 @@ def cached(step: Any, x: Tensor) -> Tensor:
     return step.results[-1].square().mean()
 
 
-def with_cache() -> nn.Module:
-    return Step(cached, body=blocks(), calls=0, cache={}, results=[])
-
-
 def halves() -> tuple[Tensor, ...]:
     """Two inputs are parts of the first quarter of a storage, which is live whole."""
     both = torch.randn(384, 64)[:96]
@@ -334,7 +330,10 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         lambda: torch.randn(ROWS),
     ),
     "columns in nested results": (lambda: Step(columns, body=blocks()), lambda: torch.randn(ROWS)),
-    "a cache and a log": (with_cache, lambda: torch.randn(ROWS)),
+    "a cache and a log": (
+        lambda: Step(cached, body=blocks(), calls=0, cache={}, results=[]),
+        lambda: torch.randn(ROWS),
+    ),
     "hooks": (hooked, lambda: torch.randn(ROWS)),
     "tied embeddings": (tied, lambda: torch.randint(64, (96,))),
 }

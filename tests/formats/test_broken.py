@@ -23,15 +23,10 @@ def refusal(name: str) -> TmmuError:
 
 
 def opened(name: str) -> None:
-    if is_dump(name):
+    if name.startswith("xla_"):  # a dump has a plan and no graph
         read_any((BROKEN / name).read_bytes(), name)
     else:
         build_timeline(read_graph_file(BROKEN / name), "inference", "inference")
-
-
-def is_dump(name: str) -> bool:
-    """Return whether the file is an XLA dump, which has a plan and no graph."""
-    return name.startswith("xla_")
 
 
 RUN = ("custom_operator.onnx", "unknown_shape.onnx")

@@ -35,25 +35,27 @@ def copy_project(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def tests_for(file: str) -> list[list[str]]:
-    """Return the test folders for a module, the nearest first."""
-    folder = f"tests/{file.split('/')[1]}"
-    return [[folder] if (ROOT / folder).is_dir() else ["tests/library", "tests/app/cli"], ["tests/laws"]]
+def tests_for(file: str) -> list[tuple[str, ...]]:
+    """Return the runs of tests for a module, the nearest first: ``TMMU_NATIVE`` and the test folders of each."""
+    folder, native = f"tests/{file.split('/')[1]}", "0" if file.startswith(WITH_LOOPS) else "1"
+    nearest = [folder] if (ROOT / folder).is_dir() else ["tests/library", "tests/app/cli"]
+    return [(native, *nearest), (native, "tests/laws")]
 
 
-def run_tests(copy: Path, tests: list[str], seconds: float, native: bool) -> str:
+def run_tests(copy: Path, tests: tuple[str, ...], seconds: float) -> str:
     """Run tests on the copy of the project; return "passed", "failed" or "timeout"."""
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "TMMU_NATIVE": f"{native:d}"}
+    native, *tests_of_run = tests
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "TMMU_NATIVE": native}
     try:
         done = subprocess.run(
-            [sys.executable, *PYTEST, *tests], cwd=copy, env=environment, capture_output=True, timeout=seconds
+            [sys.executable, *PYTEST, *tests_of_run], cwd=copy, env=environment, capture_output=True, timeout=seconds
         )
     except subprocess.TimeoutExpired:
         return "timeout"
     return "passed" if done.returncode in (0, 5) else "failed"
 
 
-def try_mutant(copy: Path, site: Site, seconds: dict[str, float]) -> dict[str, Any]:
+def try_mutant(copy: Path, site: Site, seconds: dict[tuple[str, ...], float]) -> dict[str, Any]:
     """Run the tests with one mutant in place and return its row of the results."""
     path = copy / site.file
     text = path.read_text()
@@ -61,8 +63,7 @@ def try_mutant(copy: Path, site: Site, seconds: dict[str, float]) -> dict[str, A
     outcome = "passed"
     try:
         for tests in tests_for(site.file):
-            native = not site.file.startswith(WITH_LOOPS)
-            outcome = run_tests(copy, tests, 3 * seconds[f"{tests} {native}"] + 20, native)
+            outcome = run_tests(copy, tests, 3 * seconds[tests] + 20)
             if outcome != "passed":
                 break
     finally:
@@ -83,21 +84,19 @@ def main() -> int:
     if given.below:
         sites = [site for site in sites if site.file.startswith(tuple(given.below))]
     rows: list[dict[str, Any]] = []
-    seconds: dict[str, float] = {}
+    seconds: dict[tuple[str, ...], float] = {}
     RESULTS.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         copy_project(copy)
         for site in drawn_from(sites, given.mutants, given.seed):
             for tests in tests_for(site.file):
-                native = not site.file.startswith(WITH_LOOPS)
-                key = f"{tests} {native}"
-                if key not in seconds:
+                if tests not in seconds:
                     began = time.monotonic()
-                    if run_tests(copy, tests, 1800, native) != "passed":
-                        print(f"{key}: tests fail without a mutant")
+                    if run_tests(copy, tests, 1800) != "passed":
+                        print(f"{tests}: tests fail without a mutant")
                         return 2
-                    seconds[key] = time.monotonic() - began
+                    seconds[tests] = time.monotonic() - began
             rows.append(try_mutant(copy, site, seconds))
             if rows[-1]["outcome"] == "alive":
                 print(f"alive: {site.file}:{site.line}: {site.old!r} -> {site.new!r}", flush=True)

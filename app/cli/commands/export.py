@@ -92,7 +92,7 @@ def export_command(
     resolved = resolve(plan, request)
     valid_plan = resolved.valid_plan("export")
     if to == PROJECT:
-        constants = _constants(resolved, options.model)
+        constants = _constants(resolved, options.model, valid_plan)
         project = _render(valid_plan, constants, options.prefix)
         return _write_project(project, constants, output, options.blobs or "auto")
     data = plan_file.to_instance(valid_plan, options.arena) if to == "instance" else EXPORTERS[to](valid_plan)
@@ -164,12 +164,14 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     return SUCCESS
 
 
-def _constants(resolved: Resolved, model: str | None) -> Constants:
+def _constants(resolved: Resolved, model: str | None, plan: Plan) -> Constants:
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):
             raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
         if constants := constants_of(Path(model), opened):
+            if plan.ir_hash != ir_hash(structs.replace(opened, name=plan.ir_name)):
+                print_note(f"the plan is not of the graph in {model}: only names and sizes of constants are compared")
             return constants
         raise UsageError(f"{model} has no bytes of constants.", "Pass the file from which this graph was converted.")
     if resolved.graph is None or resolved.name == STREAM:

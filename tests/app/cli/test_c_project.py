@@ -14,7 +14,7 @@ PROGRAM = str(DATA / "torch" / "two_layers.pt2")
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 
 
-def test_model_has_its_constants_and_a_plan_is_given_them(tmp_path: Path) -> None:
+def test_model_has_its_constants_and_a_plan_is_given_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", MODEL, "--to", "c-project", "--planner", "helia", "-o", str(tmp_path / "one")]) == 0
     assert run(["plan", MODEL, "--planner", "helia", "-o", str(tmp_path / "plan.json")]) == 0
     given = ["export", str(tmp_path / "plan.json"), "--to", "c-project", "--model", MODEL, "-o", str(tmp_path / "two")]
@@ -22,6 +22,11 @@ def test_model_has_its_constants_and_a_plan_is_given_them(tmp_path: Path) -> Non
     one, two = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert one == two
     assert json.loads(one["residency.json"])["arenas"][-1]["blob_sha256"] is not None
+    assert run(["convert", MODEL, "-o", str(tmp_path / "other.json")]) == 0
+    other = (tmp_path / "other.json").read_text().replace('"FULLY_CONNECTED"', '"CUSTOM"', 1)
+    (tmp_path / "other.json").write_text(other)
+    assert run([*given[:1], str(tmp_path / "other.json"), *given[2:]]) == 0
+    assert capsys.readouterr().err.count(f"the plan is not of the graph in {MODEL}") == 1
 
 
 def test_plan_without_constants_has_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,14 +81,11 @@ def test_tensorflow_lite_model_with_its_plan_is_offered() -> None:
     assert b"OfflineMemoryAllocation" in written
 
 
-def wake_words() -> str:
-    return opening.shelf().put("m.tflite", (DATA / "tflite" / "vww_96_int8.tflite").read_bytes())
-
-
 @pytest.mark.runtimes
 def test_page_measures_this_plan_in_the_runtime() -> None:
     pytest.importorskip("tflite_micro", reason="tflite-micro is not installed: pip install '.[tflm]'")
-    at = opened("report", graph=wake_words(), planner="auto")
+    wake_words = opening.shelf().put("m.tflite", (DATA / "tflite" / "vww_96_int8.tflite").read_bytes())
+    at = opened("report", graph=wake_words, planner="auto")
     at.toggle(key="measure-tflm").set_value(True).run()
     ends = time.monotonic() + 90
     while not any("TensorArena" in each.value for each in at.code) and time.monotonic() < ends:
