@@ -409,6 +409,11 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert tmmu.fit(module, least, example_inputs=(x,), loss=squared, reserve=1).next_steps[0].endswith("reserve")
 
 
+def test_step_that_needs_more_than_eager_mode_is_no_proof() -> None:
+    fit: Any = tmmu.fit(nn.Embedding(20, 8, max_norm=0.5), 1_712, example_inputs=torch.arange(6))
+    assert (fit.answer, fit.eager_peak_bytes, fit.next_steps[1][:10]) == ("open", 1_712, "eager mode")
+
+
 class Centered(nn.Module):
     """Layers that subtract a running mean, which the step overwrites, so that some operators cannot run again."""
 

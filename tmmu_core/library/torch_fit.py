@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
@@ -75,8 +76,7 @@ class TorchFit(Fit[Plan]):
             result = _fitted(graph, self.fitted.capacity, self.fitted.allowed, None, self.step.device)
             if self.answer == "fits" and result.answer != "fits":
                 what = f"AOTAutograd's graph of the step needs {result.best.extent_bytes:,} bytes, "
-                what += f"{result.over_bytes:,} more than the capacity. "
-                what += "It copies the gradients of non-contiguous results."
+                what += f"{result.over_bytes:,} more than the capacity. It copies gradients of non-contiguous results."
                 raise UnreadableInput(what, hint="Use fit.compile(), or return such results with .contiguous().")
             return result.best.plan_input.graph
 
@@ -119,6 +119,8 @@ class TorchFit(Fit[Plan]):
         capacity += " plus the reserve" * bool(self.reserve)
         if not self.fitted.over_bytes:  # the allocator of a GPU cannot run the plan within the capacity
             capacity = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a larger capacity"
+        if self.answer == "open" and self.lower_bound_bytes > self.fitted.capacity.limit_bytes:
+            others = ["eager mode, which writes in place where the fitted step copies", *others]
         kinds = [kind for kind in KINDS if kind not in self.fitted.allowed.kinds]
         others += [f"allow {', '.join(kinds)}"] if kinds else []
         others += ['a smaller batch: dims={"batch": (1, 256)}, largest="batch"'] if self.step.batch > 1 else []
@@ -133,10 +135,9 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def least_bytes(self) -> int:
         """The smallest extent that the search finds at any cost. For less, use a smaller batch."""
-        allowed = self.fitted.allowed
-        if self.fitted.over_bytes and allowed.max_cost is None:
+        any_cost = replace(self.fitted.allowed, max_cost=None)
+        if self.fitted.over_bytes and self.fitted.allowed == any_cost:
             return self.extent_bytes
-        any_cost = replace(allowed, max_cost=None)
         return _fitted(self.step.graph, Capacity(0), any_cost, None, self.step.device).best.extent_bytes
 
     @cached_property
@@ -145,7 +146,6 @@ class TorchFit(Fit[Plan]):
 
         The model has 512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Segments are never released,
         because the model has no memory limit. Memory that libraries allocate directly is not included.
-        Measured on a GPU: ``docs/measured/real-cuda.md``.
         """
         return _reserved_peak(self.fitted.best.plan)
 
@@ -299,10 +299,15 @@ def fit_sized(
         return _fitted(graph, limit, allowed, report, device)
 
     if dims or largest is not None:
-        return replace(largest_size(model, fit_step, dims or {}, largest), reserve=reserve)
-    step = trace_step(model)
-    fitted = fit_step(step.graph, step.device)
-    return TorchFit(fitted, Plan.of_candidate(fitted.best), step, reserve=reserve)
+        found = replace(largest_size(model, fit_step, dims or {}, largest), reserve=reserve)
+    else:
+        step = trace_step(model)
+        fitted = fit_step(step.graph, step.device)
+        found = TorchFit(fitted, Plan.of_candidate(fitted.best), step, reserve=reserve)
+    with suppress(UnreadableInput):  # eager mode cannot always run without data
+        is_open = found.answer == "cannot" and found.eager_peak_bytes <= limit.limit_bytes
+        return replace(found, fitted=replace(found.fitted, answer="open")) if is_open else found
+    return found
 
 
 def eager_graph(model: TorchModel) -> Graph:
