@@ -4,7 +4,7 @@
 
     TmmuError                      an error that the user can fix; a bug raises another exception
     ├── UnreadableInput            a file or a setting that cannot be read, or that exceeds a limit
-    │   └── MissingExtra           the required package belongs to an extra that is not installed
+    │   └── MissingExtra           a required package is not installed
     ├── Misuse                     an invalid or unsupported request
     │   └── UnwritableOutput       a file that cannot be written
     ├── StoreFault                 a store that cannot be used, or lacks the requested plan
@@ -62,7 +62,7 @@ def first_line(error: BaseException) -> str:
 
 
 class TmmuError(Exception):
-    """An error that the user can fix. ``hint``: the fix in one sentence."""
+    """An error that the user can fix. ``hint``: how to fix it."""
 
     code_id: ClassVar[str] = "TMMU_ERROR"
     record_fields: ClassVar[tuple[str, ...]] = ("message", "hint")
@@ -215,7 +215,7 @@ class ContractError(TmmuError):
                 self.diagnostics[key] = value
 
     def record(self) -> dict[str, Any]:
-        """Return the error record of §5. Required diagnostics that no caller added are ``"unknown"``."""
+        """Return the error record of §5: missing required diagnostics are ``"unknown"``, the hint is a diagnostic."""
         diagnostics = {**dict.fromkeys(self.required_diagnostics, "unknown"), **self.diagnostics}
         if self.hint:
             diagnostics["hint"] = self.hint
@@ -265,7 +265,7 @@ class LivenessCycle(ContractError):
 
 
 class InvalidIrShapes(ContractError):
-    """1306: the graph is invalid; ``diagnostics["reason"]`` is a stable identifier."""
+    """1306: a graph, arena configuration or shard spec is invalid; ``diagnostics["reason"]`` is a stable identifier."""
 
     code_id, numeric_code, severity = "INVALID_IR_SHAPES", 1306, "ERROR"
     required_diagnostics = ("ir_hash", "node_id", "reason")

@@ -1,6 +1,6 @@
 """Lazy access to the bytes of a model's constants, and the sidecar of a native graph file.
 
-A :data:`ByteReader` reads or computes a constant's bytes. :class:`Constants` maps tensor ids to such functions.
+A :data:`ByteReader` reads or computes a constant's bytes. :class:`Constants` has such a function for each tensor id.
 
 A sidecar is a safetensors file in the folder of the graph file::
 

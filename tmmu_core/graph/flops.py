@@ -137,7 +137,7 @@ def _transposed_convolution_of_tflite(call: Call) -> int | None:
 
 
 def _convolution_backward(call: Call) -> int | None:
-    """Inputs: the gradient, x, the weights. Each of the gradients of x and of the weights costs a forward pass."""
+    """Inputs: gradient, x, weights. The gradients of x and the weights cost a forward pass each, the bias's a sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     bias = prod(gradient) if any(len(shape) == 1 for shape in call.outputs) else 0

@@ -4,8 +4,8 @@ All spellings of an operator have the same properties: ``aten::mul.Tensor``, ``t
 ``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. Operators of other namespaces have unknown properties.
 
 A row of the table is ``cost gradient traits: names``. ``cost`` is a formula of :mod:`.flops`, or ``-`` if unknown.
-``gradient`` names the operands that the gradient reads: ``nothing``, ``inputs``, ``outputs``, ``both`` or ``mask``.
-There may be any number of traits. ``names`` are the operators with these properties.
+``gradient`` names the operands that the gradient reads: ``nothing``, ``inputs``, ``outputs``, ``both`` of these, or
+``mask`` (the second output, else the only one). Traits are optional. ``names`` are the operators with these properties.
 
 Names are in lower case, without hyphens and underscores. ``hlo:`` or ``aten:`` before a name limits the entry to that
 family, because one name denotes different operators in different families. A name with a dot is a variant with
@@ -62,7 +62,7 @@ _OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]*\w)(?![
 class Operator:
     """The properties of an operator, and the parts of its name; a backward step is neither random nor elementwise.
 
-    The defaults are the properties of an unknown operator.
+    The defaults of cost, gradient and traits are the properties of an unknown operator.
     """
 
     cost: str = ""  # name of the cost formula; empty if unknown
@@ -72,7 +72,7 @@ class Operator:
     base: str = ""
     overload: str = ""
     is_gradient: bool = False  # whether the node is the synthesized backward step of the operator
-    is_unknown: bool = False  # whether the operator has a name that is not in the table
+    is_unknown: bool = False  # whether it has a name that is not in the table, or is in an unknown namespace
 
     @property
     def is_elementwise(self) -> bool:
@@ -119,7 +119,7 @@ def operator_of(instr: str) -> Operator:
     if not namespaces <= NAMESPACES:
         entry = None
     elif namespaces & COMMUNICATION:
-        entry = TABLE["allreduce"]
+        entry = TABLE["allreduce"]  # all operators of a communication library have the same properties
     known = entry or Operator()
     cost, traits = ("", known.traits - {"elementwise", "random"}) if is_gradient else (known.cost, known.traits)
     is_unknown = entry is None and base != ""
@@ -173,9 +173,9 @@ moves inputs: gather gathernd gatherelements indexselect index indexput embeddin
   scatterelements hashtablelookup unsafeindex unsafemaskedindex unsafeindexput indexputimpl asstridedscatter
   diagonalscatter indexcopy indexfill put maskedselect maskedscatterbackward nonzerostatic isin
 moves nothing elementwise: clone cast castlike
-# eachN: N operations for each element that is written.
+# eachN: N operations for each element of the first output.
 each1 nothing elementwise: add addv2 iadd sub subtract isub rsub neg negative negate
-each1 outputs elementwise: relu exp hlo:exponential sqrt reciprocal
+each1 outputs elementwise: relu exp hlo:exponential sqrt reciprocal tanh
 each1 inputs elementwise: mul multiply imul div divide truediv truedivide idiv realdiv divnonan abs sign ceil floor
   round trunc frac roundnearesteven roundnearestafz rsqrt exp2 expm1 exponentialminusone log log2 log10 log1p logplusone
   sin sine cos cosine tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc erfinv pow power square cbrt mod
@@ -194,7 +194,6 @@ each2 inputs: affine quantizelinear dequantizelinear hardtanhbackward preluback 
   nativebatchnormlegitnotraining
 # Functions composed of several elementary ones.
 each4 outputs elementwise: sigmoid logistic
-each1 outputs elementwise: tanh
 each4 inputs elementwise: hardswish elu celu selu softplus logit sigmoidbackward
 each3 inputs elementwise: tanhbackward logsigmoid
 each3 inputs: elubackward hardswishbackward hardsigmoidbackward mselossbackward
@@ -208,7 +207,7 @@ each14 inputs elementwise: gelubackward geluback
 - inputs elementwise: gcd lcm igamma igammac mvlgamma nextafter polygamma swiglu fakequant
 each5 outputs: softmax logsoftmax safesoftmax
 each4 inputs: softmaxbackwarddata logsoftmaxbackwarddata softmaxback
-# Reductions, pooling and norms. readN: N operations for each element that is read.
+# Reductions, pooling and norms. readN: N operations for each element of the first input.
 read1 nothing elementwise: mean
 read1 nothing: reducemean reducesum averagepool avgpool avgpool2d averagepool2d globalaveragepool adaptiveavgpool2d
   avgpool2dbackward adaptiveavgpool2dbackward
@@ -324,8 +323,8 @@ moves inputs effects: assert assignvariable readvariable
   infeed outfeed customcall optimizationbarrier afterall createtoken callonce hashtable hashtablefind hashtableimport
   hashtablesize symconstrainrange symconstrainrangeforsize if while case loop scan cond whileloop call fusion map
   sequencemap optimizerstep witheffects
-- inputs: call.open call.close if.open if.close loop.open loop.close scan.open scan.close
 # Known to be pure; their cost is not known.
+- inputs: call.open call.close if.open if.close loop.open loop.close scan.open scan.close
 - nothing: resize upsample resizebilinear partitionid replicaid input placeholder parameter getattr output
 - inputs: arrayfeatureextractor bitwisecount compress cumulativelogsumexp einsum gridsample affinegrid deformconv det
   dft fft irfft rfft rfft2d stft istft roialign maxroipool maxunpool nonmaxsuppression nonmaxsuppressionv4

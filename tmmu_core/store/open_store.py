@@ -146,7 +146,7 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
 
 
 def _connect_read_only(path: str) -> sqlite3.Connection:
-    """Open a file that this process cannot write. Create no files beside it, unless it has a log that must be read."""
+    """Open a file if it or its folder is read-only. Create no files beside it, unless a log must be read."""
     log = f"{os.path.realpath(path)}-wal"
     mode = "mode=ro" if os.path.exists(log) and os.path.getsize(log) else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?{mode}", uri=True, isolation_level=None)
@@ -199,7 +199,7 @@ def faults_of(name: str) -> Iterator[None]:
 
 
 def parsed_url(url: str) -> tuple[URL, str]:
-    """Return ``(URL with its driver, URL without password)``. Raises ``StoreFault`` for a malformed URL."""
+    """Return ``(URL with its driver, URL without password)``. Raises ``StoreFault`` for an unusable URL."""
     try:
         parsed = make_url(url)
         name = parsed.render_as_string(hide_password=True)

@@ -178,7 +178,7 @@ class Store:
         return digest if self.rows(select(PLANS.c.content).where(PLANS.c.content == digest)) else b""
 
     def document(self, content: bytes) -> bytes:
-        """Return the plan file (CBOR) of a content hash. Raises ``StoreFault``, also for damaged content."""
+        """Return the plan file (CBOR) of a content hash. Raises ``StoreFault`` and ``UnreadableInput``."""
         stored = self.rows(select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content))
         if not stored:
             raise StoreFault(f"no plan {content.hex()[:12]} is recorded.", store=self.name, hint="Record it again.")

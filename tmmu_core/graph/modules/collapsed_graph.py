@@ -35,7 +35,7 @@ RANGE = "…"  # prefix of the level of a range of nodes, ``…nodes 33–64``
 MAX_DIRECT_NODES = 40  # maximum number of nodes directly in one level before they are grouped into ranges
 RANGE_SIZE = 32  # maximum number of nodes or inner ranges in one range
 Kind = Literal["node", "level", "inputs", "tensor"]
-MAX_INITIAL_VERTICES = 60  # maximum number of vertices of the initial view of the whole graph
+MAX_INITIAL_VERTICES = 60  # the initial view of the whole graph opens levels up to this number of vertices
 MAX_NEIGHBOURHOOD_VERTICES = 80  # maximum number of vertices of a neighbourhood with all levels open
 MAX_VERTICES = 3_000  # maximum number of vertices that are drawn at once
 
@@ -96,7 +96,7 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     for path in modules.paths:
         for depth, part in enumerate(path):
             below.setdefault(path[:depth], set()).add(starred(part))
-    one_family = {path for path, name in families if path and below[path] == {name}}  # modules of only its blocks
+    one_family = {path for path, name in families if path and below[path] == {name}}  # parents of one family only
     module_levels = []
     for path in modules.paths:
         block = block_of(path, families)
@@ -162,8 +162,8 @@ class ViewRequest:
     """The levels that the user opened and closed, and the neighbourhood to show, if any."""
 
     opened: Collection[Path] = frozenset()  # levels that the user opened, besides the initially open ones
-    closed: Collection[Path] = frozenset()  # Levels that the user closed. They hide the levels below.
-    tensor: int = -1  # Tensor in the middle of the neighbourhood, or −1. A tensor without producer becomes a vertex.
+    closed: Collection[Path] = frozenset()  # levels that the user closed; they hide the levels below
+    tensor: int = -1  # tensor in the middle of the neighbourhood, or −1; a vertex if neither produced nor an input
     node: int = -1  # node in the middle of the neighbourhood, or −1; ignored if there is a tensor
     radius: int | None = None  # radius of the neighbourhood in edges; ``None`` for the whole graph
 
@@ -174,7 +174,7 @@ class Vertex:
 
     kind: Kind
     item: int  # number of the node, level or tensor; −1 for the inputs
-    level: int  # number of the innermost open level that contains the vertex; 0, the root, for inputs and tensors
+    level: int  # number of the innermost drawn level around the vertex (a neighbourhood draws no ranges); 0: the root
     members: int  # number of nodes that the vertex represents; 0 for inputs and tensors
     internal: int  # number of tensors that nodes of the vertex write and only nodes of the vertex read
     hidden: int  # number of neighbours outside of the radius
@@ -184,8 +184,8 @@ class Vertex:
 class Edge:
     """All tensors that one vertex writes and another reads."""
 
-    source: int
-    target: int
+    source: int  # position in :attr:`Collapsed.vertices`
+    target: int  # position in :attr:`Collapsed.vertices`
     tensors: tuple[int, ...]  # tensor numbers, ascending
 
 

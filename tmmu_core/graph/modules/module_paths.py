@@ -3,7 +3,7 @@
 Three sources, the best one first::
 
     origins      ("block3", "expand")      origin of the node in the file (:attr:`Graph.origins`)
-    names        block3/expand/op          ONNX scopes, TFLite names: in the name of a node or of its output
+    names        block3/expand/op          ONNX, TFLite: scopes in ids of nodes or outputs, for at least half the nodes
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
 With ``parameters``, a node that reads no parameter is in the common module of its neighbours: a node between two
@@ -53,10 +53,10 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """Layer of each path: the shortest prefix that contains no repeated blocks (``h.0`` of ``h.0.mlp``).
+        """Layer of each path: the shortest prefix that is not above a repeated block (``h.0`` of ``h.0.mlp``).
 
-        A path without such a prefix is its own layer. If no block repeats, all paths are cut to one depth: the greatest
-        with at most :data:`MAX_LAYERS` layers, or 1.
+        Blocks inside a block do not count. A path without such a prefix is its own layer. If no block repeats, all
+        paths are cut to one depth: the greatest with at most :data:`MAX_LAYERS` layers, or 1.
         """
         blocks = self._blocks
         if any(blocks):
@@ -69,7 +69,7 @@ class Modules:
 
     @property
     def repeated(self) -> tuple[tuple[str, int], ...]:
-        """Names of the families of repeated blocks, with the number of blocks: ``(transformer.h.*, 12)``."""
+        """Names of the outermost families of repeated blocks, with the number of blocks: ``(transformer.h.*, 12)``."""
         blocks = set(self._blocks) - {()}
         return tuple(sorted(Counter(".".join([*block[:-1], starred(block[-1])]) for block in blocks).items()))
 

@@ -78,7 +78,7 @@ def _read_within(stream: Any, max_bytes: int, subject: str, source: str) -> byte
 
 
 def unpack(data: bytes, source: str = "") -> bytes:
-    """Return ``data`` without gzip and without the byte order mark of a text. Raises ``UnreadableInput``."""
+    """Return ``data`` without gzip and without the UTF-8 byte order mark of a text. Raises ``UnreadableInput``."""
     if data.startswith(GZIP_MAGIC):
         try:
             with gzip.open(io.BytesIO(data)) as stream:
@@ -90,7 +90,7 @@ def unpack(data: bytes, source: str = "") -> bytes:
 
 
 def mapped_file(path: Path) -> Any:
-    """Return the bytes of a file as a memory map, or decompressed by :func:`unpack` if it is gzipped."""
+    """Return the bytes of a file as a memory map; of a gzipped file, decompressed bytes; of an empty file, ``b""``."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return b""
@@ -117,7 +117,7 @@ def paused_gc() -> Iterator[None]:
 
 
 def kind(data: bytes) -> str:
-    """Return ``"json"`` for bytes that begin with ``{`` or a UTF-16 mark, ``"cbor"`` for a CBOR map, else ``""``."""
+    """Return ``"json"`` (``{`` after blanks, or a UTF-16 mark), ``"cbor"`` (a map) or ``""``, by the first bytes."""
     if data.lstrip(b" \t\r\n").startswith(b"{") or data.startswith(UTF16_MARKS):
         return "json"
     first = data[: len(CBOR_SELF_DESCRIBED) + 1].removeprefix(CBOR_SELF_DESCRIBED)
@@ -160,7 +160,7 @@ def fields(data: bytes) -> dict[str, Any]:
 
 
 def check_version(found: Any, known: str, place: str = "$.schema") -> None:
-    """Refuse another schema than ``known``; call this before decoding, because another version may rename fields."""
+    """Refuse a given schema other than ``known``. Call this before decoding: another version may rename fields."""
     if found in (None, "", known):
         return
     refuse_later_version({place.removeprefix("$."): found})
@@ -254,7 +254,7 @@ def _decode_json(data: bytes, document_type: Any) -> Any:
 
 
 def refuse_long_numbers(text: bytes) -> None:
-    """Raise ``UnreadableInput`` for a number that does not fit into 64 bits (contract §4, §6)."""
+    """Raise ``UnreadableInput`` for a number of 19 or more digits that does not fit into 64 bits (contract §4, §6)."""
     if b"0" * 19 not in text.translate(_TO_ZEROS):  # all numbers are short: the text need not be decoded
         return
     try:
@@ -262,7 +262,7 @@ def refuse_long_numbers(text: bytes) -> None:
     except msgspec.ValidationError as error:  # a number that is too large for the decoder
         path, number = str(error).partition(" - at `")[2].rstrip("`") or "$", "a number"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return
+        return  # the decoder of the caller reports it
     if number:
         hint = "Whole numbers lie between −2^63 and 2^64 − 1, other numbers between −1.8e308 and 1.8e308."
         raise UnreadableInput(f"{number} takes more than 64 bits.", place=path, hint=hint)
@@ -313,7 +313,7 @@ _TAG_HOOKS = dict.fromkeys(
 
 
 def next_cbor(stream: io.BytesIO) -> Any:
-    """Return the next CBOR value of ``stream``, without tags (contract §6). Raises one of :data:`CBOR_FAULTS`."""
+    """Return the next CBOR value of ``stream``. Raises one of :data:`CBOR_FAULTS`, also for a tag (contract §6)."""
     strict_keys: dict[str, Any] = {"allow_duplicate_keys": False, "strict_hashable_types": True}
     return cbor2.load(stream, tag_hook=_no_tag, semantic_decoders=_TAG_HOOKS, max_depth=MAX_DEPTH, **strict_keys)
 

@@ -19,7 +19,7 @@ The first of these that applies determines the sharding of a tensor:
 1. ``tensors``, by id; ``null``: the whole tensor is on every rank;
 2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) matches;
 3. the tensor's own ``shard`` field;
-4. for ``x@grad`` and ``x@remat``, the sharding of ``x``; for a view, the sharding that keeps it inside its base;
+4. for ``x@grad`` and ``x@remat``, the split of ``x``, unless ``x`` is whole; for a view, a split that follows its base;
 5. the contract of its kind. It is ignored for a tensor that lacks the axis, has fewer rows than parts, or has a view
    that cannot follow the split. For 1 to 3, such a tensor is an error.
 
@@ -44,7 +44,7 @@ class ShardSpec:
     """A parsed shard spec."""
 
     mesh: tuple[tuple[str, int], ...]  # mesh axes and their sizes, from the slowest to the fastest
-    tensors: Mapping[str, Split]
+    tensors: Mapping[str, Split]  # tensor id → split
     rules: tuple[tuple[str, Split], ...]  # patterns of tensor ids, with their splits
     contracts: Mapping[str, Split]  # kind → split
     following_kinds: frozenset[str] = frozenset()  # kinds with the contract ``"follow"``

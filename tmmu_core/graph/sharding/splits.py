@@ -23,10 +23,10 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, rows_of, spec_
 
 DENSE = frozenset({"linear", "fullyconnected", "gemm"})
 PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgeneral"}
-CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # only a batch split propagates
+CONVOLUTION_COSTS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # only batch splits propagate
 TRANSPOSES = frozenset({"t", "transpose", "permute", "numpyt"})
 LOOKUPS = frozenset({"embedding", "gather", "indexselect", "embeddingdensebackward"})
-KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
+KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}  # role → kind of the spec's contracts
 DERIVED_ENDINGS: tuple[str, ...] = ("@grad", "@remat")  # endings of the ids of gradients and recomputed tensors
 
 
@@ -36,7 +36,7 @@ class Sharded(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the tensor is whole
     mesh: str = ""
-    outer: int = 1  # product of the sizes that a reshape merged before the split axis: 8 for [8, 12] → [96], axis 1
+    outer: int = 1  # product of the axes before the split axis that a reshape merged with it: 8 for [8, 12] → [96]
 
 
 def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
@@ -58,14 +58,14 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
             if read.axis >= 0:  # if k is split, the output is a partial sum
                 return None if from_end == k_from_end or axis < 0 else read._replace(shape=shape, axis=axis)
         return None
-    if operator.cost in CONVOLUTIONS:
+    if operator.cost in CONVOLUTION_COSTS:
         reads = [read for read in reads[:1] if read.axis == 0]  # the batch
     propagated = (_propagated_split(base, read, shape) for read in reads if read.axis >= 0)
     return next((read for read in propagated if read is not None), None)
 
 
 def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> Sharded | None:
-    """Return the split of an output that has the elements or rows of ``read``; ``None`` if it is whole."""
+    """Return the split of an output that has the elements or rows of ``read``; ``None`` if it is whole or unknown."""
     before, axis, _, outer = read
     size, same_rank = before[axis], len(before) == len(shape)
     if (base_name in LOOKUPS and axis == 0) or (base_name in TRANSPOSES and not same_rank):
@@ -122,7 +122,7 @@ class Sharding:
         order: dict[int, None] = {}
         for i in self.base_of:
             chain: dict[int, None] = {}
-            while i in self.base_of and i not in order and i not in chain:  # the view check rejects cycles
+            while i in self.base_of and i not in order and i not in chain:  # the graph index later rejects cycles
                 chain[i] = None
                 i = self.base_of[i]
             order.update(dict.fromkeys(reversed(chain)))
@@ -156,7 +156,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     sizes = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, sizes, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
-    implicit: list[int] = []  # tensors split by a contract, also by ``"follow"``
+    implicit: list[int] = []  # tensors whose split is that of their contract, also of ``"follow"``
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
         tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
@@ -188,7 +188,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
 
 
 def rules_without_effect(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> list[str]:
-    """Return a warning for each rule and contract of the spec that has no effect on ``graph`` and its gradients."""
+    """Return warnings: rules that apply to no tensor or gradient, and contracts that fit none of their tensors."""
     ids = [tensor.id + end for tensor in graph.tensors for end in ("", *DERIVED_ENDINGS)]
     matches = {name: [k for k, (pattern, _) in enumerate(spec.rules) if fnmatchcase(name, pattern)] for name in ids}
     matching = {k for found in matches.values() for k in found}
@@ -293,7 +293,7 @@ def share_of_view(
     """Return the share of view ``i`` at mesh coordinates ``point``, and its split. ``base_share``: share of its base.
 
     Offset and size scale with the ratio of ``base_share`` to the base. Without an explicit split, the base's split is
-    tried, then each other axis if only one is split. Raises ``InvalidIrShapes`` (``shard_view``) if no split fits.
+    tried, then each other axis if only one is split. Raises ``InvalidIrShapes`` (``shard_view``) if no share fits.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base_of[i]
     view = tensor.view
