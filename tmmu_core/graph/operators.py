@@ -127,7 +127,7 @@ def operator_of(instr: str) -> Operator:
 
 
 def one_word_parts(namespace: str, rest: str) -> tuple[str, str, str]:
-    """Return namespace, base name and overload: for ``aten`` and ``add_Tensor``, ``("aten", "add", "Tensor")``."""
+    """Return ``("aten", "add", "Tensor")`` for ``aten`` and ``add_Tensor``; no overload if ``rest`` is in the table."""
     overloads = [suffix for suffix in OVERLOADS if rest.endswith(f"_{suffix}") and table_spelling(rest) not in TABLE]
     overload = max(overloads, key=len, default="")
     return namespace, rest.removesuffix(f"_{overload}") if overload else rest, overload

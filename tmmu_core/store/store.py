@@ -130,7 +130,7 @@ class Store:
             return tuple(sorted(msgspec.convert(rows, tuple[RunSeries, ...]), key=attrgetter(*series_fields)))
 
     def resolve(self, reference: str, like: Plan | None = None) -> Run:
-        """Return the latest run of a commit or branch, preferring the settings of ``like``. Raises ``StoreFault``."""
+        """Return the latest run of a reference; ``like`` gives default model and settings. Raises ``StoreFault``."""
         model, name = split_reference(reference)
         while model and "@" in model[1:] and not self.runs(model, last=1):  # the name of a branch may contain @
             model, _, start = model.rpartition("@")

@@ -37,7 +37,7 @@ RANGE_SIZE = 32  # maximum number of nodes or inner ranges in one range
 Kind = Literal["node", "level", "inputs", "tensor"]
 MAX_INITIAL_VERTICES = 60  # the initial view of the whole graph opens levels up to this number of vertices
 MAX_NEIGHBOURHOOD_VERTICES = 80  # maximum number of vertices of a neighbourhood with all levels open
-MAX_VERTICES = 3_000  # maximum number of vertices that are drawn at once
+MAX_VERTICES = 3_000  # with more vertices, levels are closed or the radius is reduced
 
 
 @dataclass(frozen=True, eq=False)

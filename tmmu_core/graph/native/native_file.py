@@ -137,7 +137,7 @@ def encode(graph: Graph, name: str) -> bytes:
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:
-    """Return the plain values that the hash of a graph covers: canonical dtypes, no defaults, no ``inplace="any"``."""
+    """Return the hashed values of a graph: canonical dtypes; no defaults, ``inplace="any"`` or :data:`NOT_HASHED`."""
     plain = _plain(normalise_dtypes(graph))
     for field in NOT_HASHED:
         plain.pop(field, None)
