@@ -39,7 +39,7 @@ def session() -> Session:
 
 
 def begin(sources: tuple[str, ...] = ()) -> bool:
-    """On the first run of a session, read the link, else open ``sources``; return whether this is the first run."""
+    """If this is the session's first run, read the link, open ``sources`` unless it names a graph, and return true."""
     if _SESSION in st.session_state:
         return False
     query = st.query_params.to_dict()

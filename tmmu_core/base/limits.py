@@ -1,9 +1,9 @@
 """Resource limits for untrusted input, each with a name and a default that the user can replace.
 
-Input above a limit is rejected with an error that names the limit. Exceptions: above ``TRACE_*`` a program is planned
-as saved, above ``*_WORKERS`` the explorer delays tasks, and above ``KEPT_BYTES`` and ``SHELF_BYTES`` it evicts cached
-values and files. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a caller of
-the library uses :func:`overridden`.
+Input above a limit is rejected with an error that names the limit. Exceptions: above ``TRACE_*``, the saved forward
+pass of a PyTorch program is planned; above ``*_WORKERS``, the explorer delays tasks; above ``KEPT_BYTES`` and
+``SHELF_BYTES``, it evicts cached values and files. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the
+environment set a limit; a caller of the library uses :func:`overridden`.
 """
 
 import os
@@ -40,7 +40,7 @@ PAIRS = Limit("pairs", 1 << 20, "pairs of tensors that must not share a byte")
 DEVICES = Limit("devices", 1 << 10, "devices")
 INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
 RANKS = Limit("ranks", 1 << 20, "ranks")
-SHARES = Limit("shares", 1 << 12, "shares for which views are checked")
+SHARES = Limit("shares", 1 << 12, "combinations of share sizes")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _MAX_SECONDS)
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
 RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for a run of onnxruntime (0: no run)", _MAX_SECONDS)

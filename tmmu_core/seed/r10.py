@@ -1,6 +1,6 @@
 """The classes of the memory planner r10 (seed document 002): lifetimes, allocation plan and memory binding.
 
-The planner is :func:`~tmmu_core.planners.slots.ffd`, first-fit decreasing over whole regions.
+The planner is :func:`~tmmu_core.planners.slots.ffd` (first-fit decreasing). Tensors with a common byte share a region.
 """
 
 from collections.abc import Iterable, Mapping

@@ -58,7 +58,7 @@ def compare_command(
     request: PlanRequest,
     a: str = argument("Baseline: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "A"),
     b: str = argument("Candidate: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "B"),
-    limit: int = option("Number of changed tensors to list; for snapshots, of lines.", "N", default=20, min=0),
+    limit: int = option("Number of changed tensors (snapshots: lines of code) to list.", "N", default=20, min=0),
     store: str | None = STORE,
     json: bool = AS_JSON,
 ) -> int:

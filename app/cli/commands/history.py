@@ -138,7 +138,7 @@ def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, s
     changes = []
     for position, run in enumerate(runs):
         in_series = latest_of_series.get(run.series)
-        previous = in_series or latest_of_branch.get(run.branch)  # a new series shows what differs from the last one
+        previous = in_series or latest_of_branch.get(run.branch)  # new series: compare with the branch's latest run
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))
@@ -228,7 +228,7 @@ def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
     for cause in causes:
         before, after = cause.peak_bytes
         total, peak, slack = map(numbers.delta_bytes, (cause.grown_bytes, after - before, cause.slack_bytes))
-        print_lines("", f"{cause.arena}: arena size {total} = peak {peak} + between tensors {slack}")
+        print_lines("", f"{cause.arena}: arena size {total} = peak {peak} + unused at the peak {slack}")
         rows = []
         for storage in cause.storages[:limit]:
             sides = (numbers.full_bytes(n) if n else "–" for n in (storage.before_bytes, storage.after_bytes))

@@ -7,7 +7,7 @@
 * **Order**: without recomputation and offload, the bound of the order search is valid as well. If order and in-place
   reuse are fixed too, the bound of the plan is used.
 
-The extent of an arena is at least the largest of these bounds. Every storage except one is rounded up to the alignment.
+The largest applies. Sizes are rounded up to the alignment, less the largest padding: the highest storage needs none.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -45,7 +45,7 @@ class CostlyReuse:
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
-    """Return the penalties that a plan pays, highest cost first, each with the live parts (rows) closest in time."""
+    """Return the penalties that a plan pays, highest first, each with the two parts of its pair closest in time."""
     reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         parts = product(rows_of_parts(plan, a), rows_of_parts(plan, b))

@@ -1,4 +1,4 @@
-// The axes (ticks of the steps and of v, labels on the left of the picture and below it), and the strip of live bytes.
+// The axes: ticks and labels of the steps and of v (bytes, slots or tensors). The strip of live bytes.
 
 import { PHASE_COLOURS } from "../base/palette.js";
 import { CONFLICT, LETTER } from "../base/colours.js";
@@ -13,8 +13,8 @@ function decimalInterval(least) {
 /** Return the smallest of 1, 2, 4, 8, … that is at least `least`. */
 const binaryInterval = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
-/** Return a function that formats a tick, which is a multiple of `every` bytes (a power of two) up to `highest`.
- * All labels have the same unit: the largest unit up to `highest` in which at most three decimals give exact labels.
+/** Return a function that formats a multiple of `every` bytes, at most `highest`. `every` is a power of two.
+ * All labels have the same unit: the largest, at most `highest`, in which three decimals give exact labels.
  * If the longest label has more than `letters` letters, all labels are hexadecimal. */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
