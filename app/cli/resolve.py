@@ -83,13 +83,13 @@ class Resolved:
         return self.solution.graph if self.solution else None
 
     def complete_plan(self) -> Plan:
-        """Return the plan. Raises :class:`UsageError` for a digest, which has no tensors."""
+        """Return the plan. Raises :class:`UsageError` for a digest: a trace without tensors."""
         if self.trace is not None and not self.trace.complete:
             raise UsageError(f"{self.name} is a digest without tensors.", "Pass the plan or a complete trace.")
         return self.plan
 
     def valid_plan(self, command: str) -> Plan:
-        """Return the plan. Raises :class:`UsageError` for a digest, ``ContractError`` for an invalid plan."""
+        """Return the plan. Raises as :meth:`complete_plan`, and ``ContractError`` for an invalid plan."""
         plan = self.complete_plan()
         if self.verdict is not None:
             refuse_invalid(plan, OPERATORS[command], self.verdict)
@@ -123,7 +123,7 @@ def input_of(name: str) -> tuple[bytes, str]:
 
 
 def modules_in(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return module → files of an XLA dump in a folder, largest first. Raises ``UnreadableInput``."""
+    """Return module → files of an XLA dump in a folder, largest module first. Raises ``UnreadableInput``."""
     from tmmu_core.formats.xla import xla_dump
 
     try:

@@ -101,7 +101,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Attributes of the operator, shown and hashed. Planning does not use them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
-    """Names of the loop, branch and call bodies that the graph lacks. Plans do not count their memory."""
+    """Parts of the node whose memory plans do not count, such as a loop body that the graph lacks."""
     scope: str = ""
     """Name of the loop or branch body that contains the node; ``outer/inner`` for a nested body."""
     recomputes: str = ""

@@ -50,7 +50,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     Raises ``UnreadableInput`` for a graph without a backward pass, and for operators that cannot be moved or run again:
     those that write to their arguments, and those with a nested graph.
     """
-    # A trace ends with views of results. Move the nodes that compute the results before the backward pass.
+    # The views of results are at the end of a trace. Move them, and the nodes they need, before the backward pass.
     needed, nodes = set(signature_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
@@ -115,10 +115,10 @@ class _ExecutedReader(JointReader):
         return value
 
     def _remove_statistics_reads(self, n: Any, draft: Draft) -> None:
-        """Remove reads of running statistics: in training mode, only the new running statistics depend on the old ones.
+        """Remove reads of running statistics, so that they need not be live when ``n`` runs in the backward pass.
 
-        If ``n`` is a forward node and an earlier node computes the old ones, ``n`` reads an empty tensor of that node,
-        which keeps the order of the updates. A node after ``n`` then reads the old ones, so they are live during ``n``.
+        In training mode, only the new statistics depend on them. If an earlier node computes them, the first run of a
+        forward node needs them: a node added after ``n`` keeps them live, and empty tensors keep the order.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
@@ -157,7 +157,7 @@ class _ExecutedReader(JointReader):
     def _copy_buffers(self) -> list[str]:
         """Add the caller's copies of new values into buffers; return the new values, which live until all are copied.
 
-        Each new value is an alias group by itself, so that it is not recomputed: the caller copies the first value.
+        Each new value is in an alias group, so that it is not recomputed: the caller copies the value of the first run.
         """
         updated = []
         for (node, item), buffer in self.signature.mutations.items():

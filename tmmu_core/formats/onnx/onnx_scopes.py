@@ -37,7 +37,7 @@ _Closing = tuple[list[str], dict[str, Any]]  # operands and attributes of the cl
 class Origin:
     """The node of the model that a flat node comes from."""
 
-    scope: str  # ``""`` for the main graph; nodes that open or close a scope are in this scope
+    scope: str  # scope of the node, ``""`` for the main graph; a node that opens or closes a scope is inside it
     position: int  # position in its graph
     branches: tuple[str, ...] = ()  # scopes of the enclosing branches, outermost first
 

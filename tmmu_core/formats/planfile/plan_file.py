@@ -110,12 +110,12 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     for pair in plan.constraints.exclusions if plan.constraints is not None else ():
         if any(plan.arena[plan.row_of[name]] == number for name in pair if name in plan.row_of):
             what = f"the arena {names[0]!r} has temporal exclusions, which an instance cannot contain."
-            raise UnreadableInput(what, source=plan.ir_name, hint="Use tmmu convert: it writes no offsets.")
+            hint = "Use tmmu convert with the original file: it omits the exclusions and the offsets."
+            raise UnreadableInput(what, source=plan.ir_name, hint=hint)
     rows = np.flatnonzero(storages.arena == number)
     rows = rows[np.lexsort((storages.head[rows], U64_MAX - storages.size[rows], storages.birth[rows]))]
     ids = tuple([plan.tensor_ids[head] for head in storages.head[rows].tolist()])
-    birth = storages.birth[rows]
-    death = np.maximum(storages.death[rows], birth + 1)  # in a plan without steps, death may precede birth
+    birth, death = storages.birth[rows], storages.death[rows]
     problem = Problem(names[0], ids, birth, death, storages.size[rows], storages.alignment[rows])
     return write_csv(problem, storages.offset[rows])
 

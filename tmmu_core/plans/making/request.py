@@ -87,7 +87,7 @@ class PlanRequest:
     def with_defaults(self, source: Graph | PlainInstance) -> Self:
         """Return the request with mode, preset, planner and options set (§10); for an instance, only the planner."""
         if isinstance(source, PlainInstance):
-            # The default planner observes the offsets and the reuse terms of the instance.
+            # Choose a default planner that supports the fixed offsets and the reuse terms of the instance.
             default = "greedy" if any(problem.fixed_count for problem in source.problems) else DEFAULT_PLANNER
             default = "reuse" if any(problem.reuse is not None for problem in source.problems) else default
             return self.but(planner=self.planner or (default if source.packing is None else GIVEN))

@@ -59,7 +59,7 @@ class Program:
     symbols: Mapping[str, int]  # dynamic size → requested value, else value in the example, else upper bound
     ranges: Mapping[str, tuple[int, int]]  # dynamic size → its lower and upper bound in the exported program
     data_dependent: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
-    ignore_recorded: bool = False  # whether a symbol differs from the example: recorded values of formulas do not hold
+    ignore_recorded: bool = False  # whether a symbol differs from the example, so that formulas must be evaluated
 
     def at(self, point: Mapping[str, int]) -> Self:
         """Return the program with the dynamic sizes in ``point``: symbol → number."""

@@ -71,7 +71,7 @@ class _Value:
     dtype: str
     storage: str  # id of the storage tensor
     nbytes: int  # of the storage
-    start: int = 0  # offset of the storage tensor in the saved storage, in bytes; 0 if several inputs share the storage
+    start: int = 0  # byte of PyTorch's storage where the tensor ``storage`` begins; 0 if several inputs share it
 
     def within(self, layout: StridedLayout) -> StridedLayout:
         """Return ``layout`` with its offset from the start of the storage tensor."""
@@ -79,9 +79,9 @@ class _Value:
 
 
 def _unique(name: str, tries: dict[str, int]) -> str:
-    """Return an id that ``tries`` does not contain, and add it: a parameter may have the name of an operator."""
+    """Return an unused id, and add it to ``tries`` (id → suffixes tried): a parameter can have an operator's name."""
     unused = name
-    while unused in tries:  # id → how many other ids were tried instead of it
+    while unused in tries:
         unused = f"{name}_{tries[name] or ''}"
         tries[name] += 1
     tries[unused] = 0
@@ -204,7 +204,7 @@ class _Reader:
         same = (first.layout.shape, first.layout.strides) == (layout.shape, layout.strides)
         arguments = {argument.name: argument.arg for argument in operation.inputs}
         if op.has_out:
-            return same  # PyTorch gives an argument of another shape new memory
+            return same  # PyTorch allocates new memory for an argument of another shape
         if op.name in pt2_operators.DROPOUTS:
             is_off = arguments.get("train", {}).get("as_bool") is False or arguments.get("p", {}).get("as_float") == 0
             return same and is_off
