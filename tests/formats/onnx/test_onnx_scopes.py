@@ -194,13 +194,13 @@ def test_growing_state_is_rejected(trip: int | None) -> None:
     assert "padding" in caught.value.hint
 
 
-def test_gathered_output_has_the_length_of_the_bound() -> None:
-    inner = counted([op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)], ["t", "p"])
-    proto = loop_model(inner, outputs="y ps")
-    with pytest.raises(InvalidIrShapes) as caught:
-        read(proto)
-    assert "--dims n=" in caught.value.hint
-    graph = read_within(proto.SerializeToString(), {"n": Dim(1, 7)}, "loop.onnx")
+def test_gathered_output_needs_a_bound_and_a_known_row() -> None:
+    loop = loop_model(counted([op("Neg", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)], ["t", "p"]), outputs="y ps")
+    other = loop_model(counted([op("Tanh", "s", "t"), op("Unknown", "t", "p")], ["t", "p"]), outputs="y ps", trip=5)
+    for each, text in ((loop, "--dims n="), (other, "Unknown .* writes 'loop/p'")):
+        with pytest.raises(InvalidIrShapes, match=text):
+            read(each)
+    graph = read_within(loop.SerializeToString(), {"n": Dim(1, 7)}, "loop.onnx")
     assert tensors(graph)["ps"].shape == (7,)
     assert any("n" in node.inputs for node in graph.nodes)  # the loop reads its trip count
     assert verify_plan(plan_graph(graph).plan).ok

@@ -1,9 +1,8 @@
 """Export a plan as files of a firmware build: ``tmmu export PLAN --to c-project -o DIR``.
 
 ``docs/how-to/c-project.md`` lists the files. The C files compile as C11 and as C++17 without warnings. Equal plans and
-bytes give equal files. The program must bind memory to constants whose bytes are not exported, and to writable arenas
-that are too large for static arrays. The files are rendered from ``templates/`` (jinja2, with ``«value»`` and
-``/*% statement %*/``).
+bytes give equal files. The program must bind memory to constants whose bytes are not exported, and to the writable
+arenas if together they are too large for static arrays. ``templates/`` (jinja2) has ``«value»``, ``/*% statement %*/``.
 """
 
 import io
@@ -32,7 +31,7 @@ _LINKER_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.A)
 
 
 def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, ByteReader]:
-    """Return file name → bytes of the project, without the manifest."""
+    """Return file name → reader of its bytes, without the manifest. ``blobs``: where the constants are."""
     prefix = render.prefix
     blob_bytes = sum(blob.size for blob in render.constant_blobs)
     is_inline = blobs == "inline" or (blobs == "auto" and blob_bytes <= MAX_INLINE_BYTES)
@@ -129,7 +128,7 @@ def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
 
 
 def zipped(files: Mapping[str, ByteReader]) -> bytes:
-    """Return a zip archive of the files. It contains no timestamps, so equal files give equal archives."""
+    """Return a zip archive of the files. All its timestamps are the same, so equal files give equal archives."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, piece in files.items():
@@ -145,7 +144,7 @@ def zipped(files: Mapping[str, ByteReader]) -> bytes:
 def write_project(folder: Path, files: Mapping[str, ByteReader]) -> int:
     """Write files and their manifest; delete files that only the previous manifest lists. Return the bytes written.
 
-    Raises ``UnwritableOutput``, and writes nothing, if a file exists that the previous manifest does not list.
+    Raises ``UnwritableOutput``, and writes nothing, if one of them exists and the previous manifest does not list it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:

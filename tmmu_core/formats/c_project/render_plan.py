@@ -31,7 +31,7 @@ MAX_LENGTH = 80  # maximum number of characters of a memory or tensor name in a 
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
-    """Error for invalid offsets, and for missing or wrong bytes of constants (reason ``render_incomplete``)."""
+    """Error for a plan that cannot be exported, as :func:`build_render_plan` lists (reason ``render_incomplete``)."""
 
 
 @dataclass(frozen=True)

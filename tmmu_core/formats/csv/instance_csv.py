@@ -116,7 +116,7 @@ def read_csv(data: bytes, name: str = "") -> PlainInstance:
 def from_columns(
     cells: Mapping[str, Sequence[str]], lines: Sequence[int], names: Mapping[str, str], inclusive: bool = False
 ) -> PlainInstance:
-    """Return the instance. ``cells``, ``names``: column → cells, name; ``inclusive``: ranges end with a last step."""
+    """Return the instance. ``cells``, ``names``: by column; ``lines``: by row; ``inclusive``: upper is a last step."""
 
     def numbers(column: str, most: int, empty: int | None = None) -> list[int]:
         parsed: list[int] = []

@@ -1,4 +1,4 @@
-"""Read the plans in logs of Vela, the compiler for Arm's Ethos-U, and of TensorFlow Lite Micro.
+"""Read the plans in logs of Vela, the compiler for Arm's Ethos-U, and of TensorFlow Lite Micro. Ignore other lines.
 
 ``vela --verbose-allocation`` prints tables::
 
@@ -9,7 +9,7 @@
 
 A live range includes its end time; the bytes do not include the end address. Some versions of Vela also print the
 column ``Purpose``. Tensors with the same times and addresses become one buffer with several names. If the log has
-several memories, the writable memory with the highest peak is read, and notes list the rest. Other lines are ignored.
+several memories, the writable memory with the highest peak is read, and notes list the rest.
 
 TensorFlow Lite Micro's memory planner and recording allocator print lines::
 
@@ -18,9 +18,8 @@ TensorFlow Lite Micro's memory planner and recording allocator print lines::
     [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …
 
 The planner prints live ranges (last step included) and offsets of the buffers in the arena's head. The allocator prints
-the sizes of the arena, its head and its tail, and the size of each kind of persistent buffer in the tail. Persistent
-buffers are live at every step. If the log has no line of the planner, the head becomes one buffer. Other lines are
-ignored. If the log has several plans, the last one is read.
+the sizes of the arena, its head, its tail, and each kind of buffer in the tail; these are persistent: live at every
+step. Without lines of the planner, the head becomes one buffer. If the log has several plans, the last one is read.
 """
 
 import re

@@ -3,9 +3,9 @@
 A program is a flatbuffer (``schema/program.fbs`` of the executorch package, identifier ``ET12``). A method has values,
 some with a place ``(memory, offset)``, and chains of instructions that refer to values::
 
-    step 0        the inputs with a place are written
+    step 0        the inputs with a place are written; the outputs are live to the end
     step k + 1    all values of instruction k are live. A kernel writes its last argument (all elements of a list).
-                  A delegate reads its arguments up to the last one that was used before, and writes the rest.
+                  A delegate reads its arguments up to the last one used before (at least one), and writes the rest.
 
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
 extends the live range of that value and adds its number to that value's id (``base+#7``). If there is no such value,

@@ -218,7 +218,7 @@ class ModelFile:
         elif (self.data_bytes(row) or is_elsewhere or is_empty) and io_role != "input":
             role = "constant"
             if row.Sparsity() is not None and not is_elsewhere:
-                shape, dtype = (self.data_bytes(row),), "uint8"
+                shape, dtype = (self.data_bytes(row),), "uint8"  # as compressed in the file
         elif io_role is not None and not number:  # inputs and outputs of a body are copies
             role = io_role
         tensor = Tensor(name, shape, dtype, role)

@@ -2,8 +2,8 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-The offset −1 leaves a tensor to the runtime. It marks constants, variables, tensors with several ids in the plan, and
-tensors that would overlap a tensor that is live at the same time in the runtime.
+The offset −1 leaves a tensor to the runtime. It marks constants, variables, empty tensors, tensors with several ids,
+and tensors that would overlap a tensor that is live at the same time in the runtime.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
 offset and one live range, even if its subgraph runs several times. The runtime calls a step an allocation scope: an
@@ -74,12 +74,12 @@ class MicroModel:
         self._enter(0)
 
     def tensor(self, key: Key) -> Tensor:
-        """Return a tensor."""
+        """Return the tensor with this number in its subgraph."""
         return self.file.subgraph(key[0]).tensors[key[1]]
 
     @cached_property
     def in_arena(self) -> dict[Key, int]:
-        """The tensors that the runtime places in its arena, with their bytes: all but constants and variables."""
+        """The tensors in the runtime's arena, with their bytes: all but constants, variables and empty tensors."""
         keys = [(number, i) for number, count in enumerate(self.counts) for i in range(count)]
         rows = {key: self.file.subgraph(key[0]).table.Tensors(key[1]) for key in keys}
         placed = [key for key in keys if not self.tensor(key).persistent and not self.file.data_bytes(rows[key])]

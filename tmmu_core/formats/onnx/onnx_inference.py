@@ -2,8 +2,7 @@
 
 The results of nodes that compute small constants, such as shapes, axes and sizes, become initialisers. A ``Shape`` or
 ``Size`` node is folded if the sizes that it reads are fixed. Any other standard operator is folded if it is not random,
-its operands are known and its results are small. The onnx package's reference evaluator computes them. The nodes that
-open and close scopes (:mod:`.onnx_scopes`) have no ONNX schema.
+its operands are known and its results are small. The nodes that open and close scopes have no ONNX schema.
 """
 
 from collections import ChainMap
@@ -30,7 +29,7 @@ Array = NDArray[Any]
 
 DYNAMIC = -(2**63)  # marks a dynamic size in a shape or a vector of sizes
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})  # copy elements of vectors
-SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # results not much larger than the operands
+SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # small if the operands are
 Values = Mapping[str, Array]
 AnyShape = tuple[Any, Sequence[int | str | None]]  # element type or dtype, and dimensions
 InferredShapes = Iterator[tuple[str, TypedShape | None]]  # (value, its shape or ``None`` if that is unknown)
@@ -145,20 +144,20 @@ def _unknowns(shape: TypedShape) -> int:
 
 
 def equal_sizes(a: AnyShape | None, b: AnyShape | None) -> bool:
-    """Return whether two shapes are known and have equal bytes for all sizes of the named dimensions."""
+    """Return whether two shapes are equal, or are known and have equal bytes for all sizes of the named dimensions."""
     if a is None or b is None:
         return False
     return a == b or (a[0] == b[0] and None not in (*a[1], *b[1]) and elements_of(a[1]) == elements_of(b[1]))
 
 
 def elements_of(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
-    """Return the number of elements as ``(product of the fixed sizes, sorted names of the other dimensions)``."""
+    """Return ``(product of the fixed sizes, sorted names of the other dimensions)``; no names if the product is 0."""
     number = prod(dim for dim in dims if isinstance(dim, int))
     return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
 
 
 def _if_close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredShapes:
-    """Yield the shapes of the branch that a constant condition selects, else the shapes that both branches have."""
+    """Yield the shapes of the branch that a constant condition selects, else of ``then`` if both have equal sizes."""
     condition = values.get(node.input[0])
     for output, (then, otherwise) in zip(node.output, branch_results(node), strict=True):
         if condition is not None:
@@ -259,8 +258,8 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
 def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int]) -> bool:
     """Return whether values that share a buffer in a scope have equal sizes for all sizes of the dimensions.
 
-    Raises ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape, or the results of two branches
-    have different sizes at ``point``. Unknown shapes are skipped: the graph builder refuses them.
+    Raises ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape or dtype, or the results of two
+    branches have different sizes at ``point``. Unknown shapes are skipped: the graph builder refuses them.
     """
     always_equal = True
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):

@@ -71,7 +71,7 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, TypedShape]) -> onn
 
 
 def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
-    """Return an id for each ``(position, name, operator)``: the name if it is unique, else ``operator_position``."""
+    """Return ids of ``(position, name, operator)``: the unique name, else ``operator_position``; plus ``_`` if used."""
     unique = {name for name, count in Counter(name for _, name, _ in nodes).items() if name and count == 1}
     used = set(unique)
     ids: list[str] = []

@@ -11,9 +11,9 @@
    such a shape has the parameter ``shapes``.
 4. Nodes with constant results are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and the shape
    of a tensor with a fixed shape. Random and unknown operators are not folded, nor is ``DequantizeLinear``:
-   weights stay quantized. Folded values that other nodes read, and initialisers of integers and booleans, have the
-   role ``constant``. Floating-point initialisers have the role ``parameter``.
-5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
+   weights stay quantized. Folded values that a node or the caller reads, and initialisers of integers and booleans,
+   have the role ``constant``. Floating-point initialisers have the role ``parameter``.
+5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in its graph>``.
 6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
 """
 
@@ -43,7 +43,7 @@ from tmmu_core.formats.onnx.onnx_inference import (
 )
 from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, operator_name
 from tmmu_core.formats.onnx.onnx_runnable_sizes import make_runnable
-from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
+from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, carried_of, flatten, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, conditions, infer, named_dims, refuse_type, undefined_size
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.checks import dims_text
@@ -60,8 +60,8 @@ OWN_WEIGHTS_FROM = 4  # first IR version in which weights need not be inputs; so
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
     """Return the graph of a model. ``envelopes`` are bounds of named dimensions that replace the defaults.
 
-    Raises ``UnreadableInput`` for damaged and refused models, ``InvalidIrShapes`` for an unknown shape (reason
-    ``unknown_shape``) or an operand that nothing defines (``unknown_tensor``).
+    Raises ``UnreadableInput`` for damaged and refused models, ``InvalidIrShapes`` for shapes that are unknown or
+    contradict each other, and for a value that no node or more than one node writes.
     """
     try:
         model = onnx.ModelProto.FromString(data)
@@ -196,7 +196,7 @@ def flattened(model: onnx.ModelProto) -> Flat:
 
 
 def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
-    """Yield every name in a graph: text, or bytes if it is not UTF-8."""
+    """Yield the names of a graph, its nodes, attributes and values: text, or bytes if a name is not UTF-8."""
     yield graph.name
     for node in graph.node:
         yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
@@ -292,7 +292,7 @@ class Builder:
             schema = None if name in self.read_names else _schema(node, self.versions)
             formals = schema.outputs if schema is not None else ()
             if not name or (i < len(formals) and formals[i].option == defs.OpSchema.FormalParameterOption.Optional):
-                continue  # an optional output that nothing reads
+                continue  # omitted, or an optional output that nothing reads
             written.append(name)
             role: Role = "output" if name in self.outputs else "activation"
             self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
@@ -351,6 +351,9 @@ class Builder:
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
         closing = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
+        _, buffers, _, rows = carried_of(closing) if closing is not None else ((),) * 4
+        if (row := dict(zip(buffers, rows, strict=True)).get(name, "")) and row not in self.facts.shape:
+            name, node_id, closing = row, "", None  # the number of rows may be known
         size = undefined_size(self.flat.model, name, self.sizes.dims)
         if closing is not None:
             name, scope = dict(in_place(closing))[name], node_id.rpartition("/")[0]
@@ -362,8 +365,8 @@ class Builder:
             what = f"{name!r} has the size {size!r}, which depends on data: no input has this size."
             hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
         else:
-            producer = next((node for node in self.graph.node if name in node.output), None)
-            by = f"the operator {producer.op_type} (node {node_id or producer.name!r}) writes" if producer else ""
+            writer = next((node for node in self.graph.node if name in node.output), None)
+            by = f"the operator {writer.op_type} (node {node_id or writer.name or name!r}) writes" if writer else ""
             what = f"{by or 'the graph reads'} {name!r}, whose shape cannot be inferred."
             hint = "Its size may depend on data, or the operator is not a standard one: "
             hint += "give the shape as value_info in the model."

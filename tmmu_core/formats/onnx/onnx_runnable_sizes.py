@@ -19,11 +19,11 @@ from tmmu_core.graph.checks import dims_text
 from tmmu_core.graph.model import Dim
 
 BROADCASTS = ("Add", "Sub", "Mul", "Div")  # operators whose operands have equal sizes, or a size of 1
-MAX_POINTS = 32  # maximum number of combinations of sizes that are tried
+MAX_POINTS = 32  # maximum number of points (:func:`points_to_try`) that are tried
 
 
 def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
-    """Change assumed ``sizes`` so that the model can run. Return the shapes, and notes. Raises ``InvalidIrShapes``."""
+    """Change ``sizes`` so that the model can run. Return the shapes, and notes. Raises ``InvalidIrShapes``."""
     notes = []
     for dim, (bounds, node) in _limits_of_dims(model, facts, sizes.dims).items():
         current, largest, is_fixed = sizes.dims[dim], bounds.max, bounds.min == bounds.max
@@ -62,7 +62,7 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
 
 
 def _limits_of_dims(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim]) -> dict[str, tuple[Dim, str]]:
-    """Return dimension → (bounds, node): the only size at a reshape, else the rows of the table that is read."""
+    """Return dimension → (bounds, node): the only size at a reshape, else 0 to the rows of a table."""
     rows_of = {weight.name: weight.dims[0] for weight in model.graph.initializer if weight.dims}
     positions: dict[str, str] = {}  # value that contains 0 … n − 1 → the dimension n
     of_tables: dict[str, tuple[Dim, str]] = {}

@@ -8,7 +8,7 @@ runs once or runs many times (``docs/decisions/04-control-flow.md`` has the proo
   (one row per iteration). After the body, ``Loop.close`` reads the trip count, the outputs of ``Loop.open``, the body's
   results, and every outer value that the body reads. It writes the final state into the storage of the carried state,
   and each stacked output into the storage of its buffer (``in_place_write``).
-* ``Scan``: like ``Loop``, without counter and condition. ``Scan.next`` writes the slices at the start of an iteration.
+* ``Scan``: like ``Loop``, without count and condition. ``Scan.next`` writes the slices at the start of an iteration.
 
 Names in a body have a prefix, the scope: the id of the node, and the branch of an If (``loop_3/h``, ``if_3/then/h``).
 """

@@ -53,7 +53,7 @@ def with_supported_ir_version(model: bytes) -> bytes:
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes that onnxruntime infers at ``point``; none without sympy, or for models with scope nodes."""
+    """Return the shapes that onnxruntime infers at ``point``; none without sympy, with scope nodes or after errors."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child("infer", {}, bind(model, dict(point)))
@@ -65,7 +65,7 @@ class Run:
     """Result of running a model."""
 
     point: dict[str, int] = field(default_factory=dict)  # the sizes at which the model ran
-    known: Measured = field(default_factory=dict)  # shapes of the first run, without those that differ in the second
+    known: Measured = field(default_factory=dict)  # largest shape of each value in the first run, if the second agrees
     taken: dict[str, bool] = field(default_factory=dict)  # condition → its value, if only one branch of the If ran
     failed: str = ""  # the reason why the model did not run
 

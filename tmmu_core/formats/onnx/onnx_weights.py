@@ -1,7 +1,7 @@
 """Find the bytes of an ONNX model's constants by tensor id.
 
 The model is flattened as for a plan, so its ids are those of the graph. The bytes of a constant are in the model, in a
-range of a file in the model's folder (external data), or computed from other constants by onnx's reference evaluator.
+range of a file in the model's folder (external data), or computed from a fixed shape or by onnx's reference evaluator.
 """
 
 from copy import deepcopy

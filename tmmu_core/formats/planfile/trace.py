@@ -9,8 +9,8 @@ A trace contains no time, so equal plans have equal bytes. The encoding is JSON 
     replan              old and new plan hash, if a run planned again (TMMU v2 II.H)
     summary             extent per arena, slots, reuse ratio, fragmentation, the metrics except the time, notes
 
-A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff records; its header has their hash,
-``tensors_hash``. ``content_hash`` detects an edit of either form (:mod:`.plan_document`).
+A *digest* (``"rows": "digest"`` in the header) has no execution order, tensor records or handoff records; its
+header has ``tensors_hash``. ``content_hash`` detects an edit of either form (:mod:`.plan_document`).
 """
 
 import io
@@ -52,7 +52,7 @@ class Trace:
     complete: bool = True  # whether the trace contains the tensors, or only their hash
     tensor_count: int = 0
     replans: tuple[Record, ...] = ()  # ``replan`` records, in order
-    tensors_hash: str = ""  # hash of the rows and hand-offs of a digest, in hex; empty in a digest of an older version
+    tensors_hash: str = ""  # hash of a digest's rows and hand-offs, in hex; empty in other and older traces
 
     def __repr__(self) -> str:
         rows = "complete" if self.complete else "digest"

@@ -55,7 +55,7 @@ class Buffer:
     size: int
     offset: int  # bytes from the start of the first allocation
     role: str
-    reuses: str = ""  # id of the input buffer that this buffer reuses in place
+    reuses: str = ""  # id of the buffer that this buffer reuses in place
     gaps: tuple[tuple[int, int], ...] = ()  # steps ``[first, end)`` in which the bytes hold other values
 
     @property
@@ -74,7 +74,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the module's files other than ``name``, the program last; ``[]`` unless ``name`` has a known ending."""
+    """Return the module's files other than ``name``, the program last; ``[]`` for the program and for other names."""
     stem = name.removesuffix(ASSIGNMENT_ENDING).removesuffix(RANGES_ENDING)
     files = [stem + ending for ending in (ASSIGNMENT_ENDING, RANGES_ENDING, xla_program.PROGRAM_ENDING)]
     return [file for file in files if file != name] if name in files[:2] else []
@@ -304,10 +304,10 @@ def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 
 
 def modules(files: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Return module → its files, the largest first, among the files ``name → bytes``.
+    """Return module → its files, among the files ``name → bytes``; the largest buffer assignment first.
 
     A module has XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``. Its files are the buffer
-    assignment, the live ranges, and the program's text unless that is missing or too large.
+    assignment, the live ranges (else it is omitted), and the program's text unless that is missing or too large.
     """
     files_of: dict[str, tuple[str, ...]] = {}
     stems = [name.removesuffix(ASSIGNMENT_ENDING) for name in files if name.endswith(ASSIGNMENT_ENDING)]

@@ -66,7 +66,7 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
     origins: dict[str, StorageOrigin] = {}
     root_of: dict[str, str] = {}  # computation → its root instruction
-    callee_of: dict[str, str] = {}  # instruction without metadata → the computation that it calls
+    callee_of: dict[str, str] = {}  # instruction without an origin → the computation that it calls
     table = computation = ""
     for line in lines:
         instruction = _INSTRUCTION.match(line)
@@ -188,6 +188,6 @@ def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
 
 
 def _bytes(shape: re.Match[str]) -> int:
-    bits = int(shape[2] or 8)  # also of a complex type: ``c64`` is two ``f32``
+    bits = int(shape[2] or 8)  # 8: ``pred``; a complex ``c64`` is two ``f32``
     dims = [int(dim) for dim in shape[3].split(",") if dim and len(dim) < 20]
     return (prod(dims) * bits + 7) // 8
