@@ -256,7 +256,7 @@ def _metrics(plan: Plan) -> dict[str, Any]:
 
 
 def _certificates(left: Plan, right: Plan, complete: bool) -> Iterator[Difference]:
-    """Yield the lower bounds that differ. A digest has no bounds of the reuse cost."""
+    """Yield the lower bounds that differ. A digest's bound of the reuse cost cannot be recomputed, and is omitted."""
     for arena in left.arenas:
         other = right.arena_of.get(arena.name)
         for field, key in _BOUNDS.items() if other is not None else ():
