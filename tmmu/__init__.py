@@ -39,9 +39,7 @@ __version__ = _core.__version__
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(_core, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_core, name)
 
 
 def __dir__() -> list[str]:

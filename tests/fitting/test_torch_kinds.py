@@ -528,6 +528,11 @@ def moving_mean(step: Any, made: Tensor) -> Tensor:
     return made - step.state
 
 
+def first_mean(step: Any, made: Tensor) -> Tensor:
+    step.state = made.detach().mean(0) if step.state is None else step.state
+    return made - step.state
+
+
 def counted(step: Any, made: Tensor) -> Tensor:
     step.state += 1
     return made * step.state
@@ -540,8 +545,8 @@ def listed(step: Any, made: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     ("run", "state"),
-    [(moving_mean, torch.zeros(32)), (moving_mean, None), (counted, 0), (listed, [])],
-    ids=["tensor", "first tensor", "counter", "list"],
+    [(moving_mean, torch.zeros(32)), (moving_mean, None), (first_mean, None), (counted, 0), (listed, [])],
+    ids=["tensor", "first tensor", "kept tensor", "counter", "list"],
 )
 def test_attribute_that_the_next_step_reads_is_refused_by_name(run: Callable[..., Any], state: Any) -> None:
     module = Step(lambda step, x: run(step, step.body(x)).square().mean(), body=blocks()).train()

@@ -20,7 +20,6 @@ _LOW_WORD = np.uint64(0xFFFFFFFF)
 _WORD_BITS = np.uint64(32)
 BLOCK_BYTES = 16
 CHUNK_BLOCKS = 1 << 16  # maximum number of blocks that are generated at once
-DRAFT_CHUNK = 1 << 20  # maximum number of bytes of the draft's pattern that are generated at once
 
 
 def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
@@ -63,6 +62,4 @@ def write_draft_pattern(target: U8, token: bytes, address: int, seed: int) -> No
     """
     blake3 = need("blake3", "the superseded draft's fill").blake3
     stream = blake3(token + b"tmmu_fill" + address.to_bytes(8, "big") + seed.to_bytes(8, "big"))
-    for at in range(0, len(target), DRAFT_CHUNK):
-        part = target[at : at + DRAFT_CHUNK]
-        part[:] = np.frombuffer(stream.digest(length=len(part), seek=at), np.uint8)
+    target[:] = np.frombuffer(stream.digest(length=len(target)), np.uint8)

@@ -285,7 +285,7 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
     accumulated = parameters_with_gradients(module)
     trace = partial(exported_joint, module, call, name, stand_in=_has_no_data(module, call))
     with torch.enable_grad(), trace() as (joint, mode, observed):
-        code = joint.graph_module.code
+        code, dependent = joint.graph_module.code, _input_dependent(joint.graph_module)
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     plain = {path: values for path, values in observed.changed.items() if not fx_state.has_tensors(values[1])}
@@ -297,8 +297,9 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
             raise state_error(plain, name)
     reached = {path: pair for path, pair in observed.changed.items() if not fx_state.has_tensors(pair[0])}
     if len(reached) > len(plain) and not _has_no_data(module, call):  # tensors where the first step had none
-        with fx_state.state_set(module.module, reached), torch.enable_grad(), trace():
-            pass  # the trace raises if this step reads and replaces one of them
+        with fx_state.state_set(module.module, reached), torch.enable_grad(), trace() as (joint, *_):
+            if _input_dependent(joint.graph_module) != dependent:  # a result of the first step replaces operators
+                raise state_error(reached.keys() - plain.keys(), name)
     if executed.generators and _sets_generators(trace, executed.generators):
         raise UnreadableInput(
             "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call.",
@@ -308,6 +309,15 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
     results, autocast = observed.result_bytes, _autocast_now()
     tensors = _identities(_values_by_name(module, call), autocast)
     return TorchStep(module, call, name, optimizer, executed, code, results, accumulated, tensors, autocast)
+
+
+def _input_dependent(module: torch.fx.GraphModule) -> int:
+    """Return the number of nodes of a traced step whose values depend on its inputs or parameters."""
+    dependent: set[torch.fx.Node] = set()
+    for node in module.graph.nodes:
+        if node.op == "placeholder" or not dependent.isdisjoint(node.all_input_nodes):
+            dependent.add(node)
+    return len(dependent)
 
 
 def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator, ...]) -> bool:
