@@ -96,8 +96,7 @@ class Columns:
 
     def alive_at(self, step: int) -> I64:
         """Return the storages that are live at a compressed step, ascending."""
-        rows = (self.part_lo <= step) & (step < self.part_hi)
-        return _distinct(self.storage_of_part[rows])
+        return _distinct(self.storage_of_part[(self.part_lo <= step) & (step < self.part_hi)])
 
     def overlap_in_time(self, i: int, j: int) -> bool:
         """Return whether the live ranges of two storages overlap."""

@@ -116,8 +116,7 @@ class MicroModel:
         inputs = tuple([_id(key) for key, (first, _) in ranges.items() if first <= 0])
         outputs = tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in ranges])
         fields = (tensors, tuple(nodes), inputs, outputs, GRAPH_SCHEMA, self.graph.name)
-        order = tuple([node.node_id for node in nodes])
-        return Graph(*fields, execution_order=order, alignment=tflite.ALIGNMENT)
+        return Graph(*fields, execution_order=tuple([node.node_id for node in nodes]), alignment=tflite.ALIGNMENT)
 
     def _extend_live_scopes(self, number: int, tensors: Iterable[int], *, is_read: bool = False) -> None:
         scope = len(self.scopes) - 1

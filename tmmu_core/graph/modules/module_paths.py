@@ -192,8 +192,7 @@ def _block_number(path: Path) -> tuple[int, str, int]:
 
 
 def _common(paths: Sequence[Path]) -> Path:
-    parts = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
-    return tuple([names[0] for names in parts])
+    return tuple([names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))])
 
 
 def path_of(text: str) -> tuple[str, ...]:

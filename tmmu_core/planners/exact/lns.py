@@ -128,8 +128,7 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     stretch = np.array(first, np.int64), np.array(stretches, np.int64).reshape(-1, 2)
     noise = noise_of(moves.NOISE_PERIOD + max(count, MAX_UNITS))
     state = moves.LnsState(unit, conflicts, *stretch, temperatures(), LOG_TABLE, noise, work, progress)
-    fixed_ends = (fixed + max_height)[fixed >= 0]
-    return LnsRun(state, units, grain, fixed_ends, np.zeros(1, dtype=np.int64))
+    return LnsRun(state, units, grain, (fixed + max_height)[fixed >= 0], np.zeros(1, dtype=np.int64))
 
 
 def canonical_direction(model: Model, tables: Tables) -> tuple[I64, I64, I64, bool]:

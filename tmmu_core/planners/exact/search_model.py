@@ -60,8 +60,7 @@ class Model:
     @cached_property
     def log_traits(self) -> I64:
         """Shape (4, n): :func:`log2_fixed` of a unit's fullest section, number of sections, height and lifetime."""
-        traits = (self.fullest, np.diff(self.entry_of), self.max_height, self.length)
-        return log2_fixed(np.array(traits))
+        return log2_fixed(np.array((self.fullest, np.diff(self.entry_of), self.max_height, self.length)))
 
 
 def log2_fixed(x: I64) -> I64:
