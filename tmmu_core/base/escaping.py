@@ -29,8 +29,7 @@ _FORMULA = re.compile("(^|[;|\t\r\n])(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-]|[\
 
 def for_markdown(name: str) -> str:
     """Escape for Markdown, as one line without images, links, emphasis, formulas and icons."""
-    unlinked = _ADDRESS.sub("\\1\u2060", " ".join(visible(name).split()))
-    return _MARKDOWN.sub(r"\\\1", unlinked)
+    return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub("\\1\u2060", " ".join(visible(name).split())))
 
 
 def for_cell(name: str) -> str:

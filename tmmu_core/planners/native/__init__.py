@@ -43,10 +43,14 @@ def built_file_name() -> str:
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the library, loaded once per process; ``None`` if it is disabled or cannot be loaded."""
-    is_supported = ctypes.sizeof(ctypes.c_void_p) == POINTER_BYTES and sys.byteorder == "little"
-    if os.environ.get(SWITCH) == "0" or not is_supported:
+    if os.environ.get(SWITCH) == "0" or not is_supported():
         return None
     return prebuilt() or load(FOLDER / built_file_name())
+
+
+def is_supported() -> bool:
+    """Return whether this process has 64-bit pointers and is little-endian, as the library requires."""
+    return ctypes.sizeof(ctypes.c_void_p) == POINTER_BYTES and sys.byteorder == "little"
 
 
 def prebuilt() -> ctypes.CDLL | None:
