@@ -495,7 +495,7 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     "packed": (Step(packed, body=nn.GRU(32, 32)), r"_pack_padded_sequence.* LAYER\nGive the padded sequences"),
     "mean of all batches": (nn.BatchNorm1d(32, momentum=None), r"LAYER\nGive the layer a momentum"),
     "nested": (Step(lambda step, x: torch.nested.as_nested_tensor([*x])), r"_nested_tensor_.* LAYER\nPad the rows"),
-    "cache": (Step(lambda step, x: x * ones(32)), r"as lru_cache does\. In a new process, call module and loss"),
+    "cache": (Step(lambda step, x: x * ones(32)), r"A cache such as lru_cache keeps .* call module and loss before"),
     "script": (torch.jit.ScriptModule(), r"TorchScript.* LAYER\nGive the module from which"),
     "lazy": (nn.LazyLinear(32), r"'body.1.weight' is not initialized.\n(.|\n)*Call the module once"),
     "fake quantization": (

@@ -35,7 +35,7 @@ EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "ope
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Options of the changes that a fit may make, and of a size to search for: the largest or smallest that fits."""
+    """Options of ``tmmu fit``: the allowed changes, and the dimension or mesh axis whose size is searched for."""
 
     allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…")
     max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")

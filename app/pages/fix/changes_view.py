@@ -181,7 +181,7 @@ def _buttons(shown: Shown, preview: Candidate, capacity: Capacity) -> None:
         else:
             state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
 
-    hint = "All pages show the changed graph; the current plan becomes the baseline. Back in the browser undoes this."
+    hint = "All pages show this plan; the current plan becomes the baseline. Back in the browser undoes this."
     kind = "secondary" if capacity.over(extents(preview.plan)) else "primary"
     options: dict[str, Any] = {"type": kind, "icon": ":material/check:", "help": hint, "key": "fit-apply"}
     st.button("Open this plan", disabled=not preview.moves, on_click=apply, **options)
@@ -265,7 +265,7 @@ def _draw_ranking(current_bytes: int) -> None:
         note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
     st.html(markup.heading("Savings of single changes", note))
     if not ranking.moves:
-        hint = "A combination of changes may: if a memory limit is set, the page searches combinations."
+        hint = "With a memory limit, the page also searches for combinations of changes."
         st.html(markup.empty("No single change saves memory", hint))
         return
     columns = ["change", "saved", "share of plan", "details", "extra FLOPs", "transferred", "why it is allowed"]

@@ -163,7 +163,7 @@ def order_move(
 def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    If a view ran earlier, a move that drops its base before the reader of the view would also recompute the view.
+    A view that runs early must be recomputed too if a later move drops its base before the view is read.
     """
     index = liveness.timeline.index
     is_view = [

@@ -2,7 +2,7 @@
 
 The nodes run in the initial order; the place of a node in this order is its *position*. A dropped storage is computed
 or copied back before the next node that reads it; this begins another *life* of the storage. The storages that a
-recomputed node needs are restored first. A node whose results are dropped before any read runs when one is needed.
+recomputed node needs are restored first. If the results of a node are dropped unread, it runs when one is needed.
 
 O(steps + operands). The loop over positions runs in the native library (``planners/native/recompute.c``) where one is
 loaded, otherwise as plain Python.
@@ -29,8 +29,8 @@ class Choice:
 
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
-    ``−1 − edge`` (an index into ``model.in_idx``): when the edge's node runs again for a later position, the edge's
-    storage is dropped after that position."""
+    ``−1 − edge`` (an index into ``model.in_idx``): whenever the node that reads this edge runs again for a position p,
+    the edge's storage is dropped after p."""
     offloaded: NDArray[np.bool_]  # shape (storages,): whether its drops are copied back instead of recomputed
 
     @classmethod
@@ -40,7 +40,7 @@ class Choice:
 
     @property
     def pairs(self) -> tuple[I64, I64]:
-        """Positions and storages of the drops, without drops after recomputing runs."""
+        """Positions and storages of the drops with codes of at least 0."""
         positions, storages = np.divmod(self.drops[self.drops >= 0], max(1, len(self.offloaded)))
         return positions, storages
 
@@ -102,7 +102,7 @@ class Run:
 
     @property
     def total(self) -> int:
-        """Sum of the arenas' peaks: a lower bound of the sum of extents."""
+        """Sum of the arenas' peaks. Minus the sum of ``model.padding``, it is a lower bound of the sum of extents."""
         return int(self.peaks.sum())
 
 
@@ -202,7 +202,7 @@ class DropWalk:
         self.after_runs: dict[int, list[int]] = {}  # position → storages to drop when it has run again for another one
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
-        unread = model.never_read.astype(int).tolist()  # 1: never read; 2: dropped before a node that runs reads it
+        unread = model.never_read.astype(int).tolist()  # 1: never read; 2: not read before it is dropped
         self.delayed = model.can_delay.tolist()
         """Position → whether its first run is delayed, because no result is read before it is dropped."""
         for k in reversed(range(len(self.delayed))):
@@ -261,7 +261,7 @@ class DropWalk:
 
 
 class _Execution(DropWalk):
-    """Plain Python implementation of ``tmmu_recompute_run``, with lists instead of arrays."""
+    """Plain Python implementation of ``tmmu_recompute``, with lists instead of arrays."""
 
     def __init__(self, tables: Tables, choice: Choice) -> None:
         model = tables.model

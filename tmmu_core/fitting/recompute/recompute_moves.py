@@ -1,6 +1,6 @@
 """Recompute moves: single moves, and lists of moves for a capacity.
 
-A point is a choice of drops with its simulated run; a cut is the point of a minimum cut (``recompute_search.py``).
+A point is a choice of drops with its simulated run. A cut is a point from a minimum cut (``recompute_search.py``).
 """
 
 from bisect import bisect_left, bisect_right
@@ -121,7 +121,7 @@ def lowest_within(
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if there are none.
 
     The permitted excess over ``goal`` is bisected, until its interval is at most one byte or 0.2 % of the sum of peaks.
-    Without ``max_flops``, only the start searches for the cheapest point; later steps sweep, with limited simulations.
+    Without ``max_flops``, each step of the bisection only runs sweeps, and the number of simulations is limited.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
@@ -158,7 +158,7 @@ def lowest_within(
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield moves that lower the sum of peaks: for a node with outputs idle at the peak, or all of an operator."""
+    """Yield moves that lower the sum of peaks, each for nodes idle at the peak: one node, or all of one operator."""
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
     at = peak_boundary(model, base, arena_to_reduce(model, base))

@@ -53,7 +53,7 @@ function drawEdges({ pen, data, look, visible, scale }, route) {
     if (Math.max(ay, by) < y0 || Math.min(ay, by) > y1) return;
     pen.beginPath();
     pen.moveTo(ax, ay);
-    // A smooth curve through the midpoints of the segments, with the points as control points. A short route is straight.
+    // A smooth curve through the midpoints of the segments. With up to 3 points, the segments stay straight.
     for (let i = 2; i < points.length; i += 2) {
       const [x, y, nextX, nextY] = points.slice(i, i + 4);
       if (points.length <= 6 || nextX === undefined) pen.lineTo(x, y);

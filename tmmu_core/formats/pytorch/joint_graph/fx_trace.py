@@ -166,7 +166,7 @@ def exported_joint(
         wholes = [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each.untyped_storage()) for each in parts]
         fake_wholes = list(map(mode.from_tensor, wholes))
         stack.callback(fake_wholes.clear)
-        stack.enter_context(fx_state.state_restored(module))  # PyTorch does not restore a part with several names
+        stack.enter_context(fx_state.state_restored(module))  # PyTorch does not restore shared submodules
         stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
@@ -314,7 +314,7 @@ _VALUES = "A shape or branch must not depend on the values in tensors: remove su
 _EXPERTS = 'For a mixture of experts of transformers, use bfloat16, or experts_implementation="batched_mm".'
 _KERNELS = "Call functions without torch.compile. Register code outside of PyTorch with torch.library.custom_op."
 _GIVE_DENSE = "Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add."
-_CACHE = "A function keeps a tensor of the trace, as lru_cache does. In a new process, call module and loss, then fit."
+_CACHE = "A cache such as lru_cache keeps a tensor of the trace. In a new process, call module and loss before the fit."
 CALL_ONCE = "Call the module once with example inputs before the fit."
 _HINTS = {  # part of the error's type or message, or a file in its trace → hint; the first match applies
     "to resize a view": CALL_ONCE,
