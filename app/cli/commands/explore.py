@@ -22,7 +22,7 @@ def explore_command(
     files: list[str] | None = argument("Graphs, plans, traces, instances, XLA dumps, snapshot folders.", "FILE", None),
     port: int | None = option("Port [8501, or the next free port].", "N", min=1, max=65535),
     address: str = option(
-        f"Address to listen on. Visitors of a non-local address need a token [${TOKEN}, or a random token].",
+        f"Address to listen on. A non-local address requires a token [${TOKEN}, or a random one] or ${PROXY_HEADER}.",
         "HOST",
         default="localhost",
     ),
