@@ -102,7 +102,7 @@ def arena_picture(
 
     In a map, bytes above the capacity are orange. ``colour_of``: row → colour (default: by role).
     At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` the first written.
-    Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
+    Hashed addresses are far apart; their slots are drawn one after another. Raises ``KeyError`` for an unknown arena.
     """
     plan = in_memory(plan)
     summary = plan.arena_of[arena]

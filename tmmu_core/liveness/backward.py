@@ -1,9 +1,9 @@
 """Synthesise the backward pass of a graph, and recompute dropped tensors for it (contract §2).
 
-One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@grad`` per differentiable tensor ``t``. If
-``n`` reads x and writes y, ``n@grad`` reads ``y@grad`` and saved tensors of x and y, and writes ``x@grad``. The first
-backward step that contributes to a gradient writes it; later ones accumulate into it. The graph has no loss, so
-``n@grad`` also writes the gradient of an output of ``n`` that no earlier step wrote.
+One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@grad`` per differentiable tensor ``t`` that
+these nodes use. If ``n`` reads x and writes y, ``n@grad`` reads ``y@grad`` and, if saved, x and y, and writes
+``x@grad``. The first backward step that contributes to a gradient writes it; later ones accumulate into it. The graph
+has no loss: if no earlier step wrote ``y@grad``, ``n@grad`` writes it too.
 
 Rematerialisation (activation checkpointing): node ``n0`` writes a tensor ``h`` with the flag ``remat``. A copy
 of this node, ``n0@remat``, runs before the first backward step that reads ``h``. The copy writes ``h@remat``, which the

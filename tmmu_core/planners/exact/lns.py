@@ -26,7 +26,7 @@ MAX_FAILURES = 2  # number of failed capacities after which normal runs end
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end (the bound or the goal); later ones bisect
 FEW_OMITTED = 2
-"""After a run that omits more units, long runs leave the low end, and this search waits until branch and bound ends."""
+"""If a run omits more units: long runs bisect from then on; during branch and bound, no other run is made."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""

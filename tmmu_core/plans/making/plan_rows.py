@@ -114,8 +114,8 @@ def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[
     for number, packed in enumerate(arenas):
         rows = np.flatnonzero(liveness.storages.arena == number)
         slot[rows], offset[rows] = packed.slot, packed.packing.offset
-        # With slots, the input of a reuse is free when the output starts, so all reuses remain. A planner that places
-        # bytes uses an in-place reuse only if input and output start at one offset.
+        # Keep all in-place reuses of a planner with slots, which frees the input before it places the output. Another
+        # planner's reuse is kept only if input and output have the same offset.
         if packed.packing.slot is None:
             unused.append(rows[packed.handoffs[~packed.taken, 1]])
     remaining = _without_reuse_by(liveness, np.concatenate(unused))
@@ -149,7 +149,7 @@ def _without_reuse_by(liveness: Liveness, targets: I64) -> Liveness:
 def plan_columns(
     liveness: Liveness, slot: I64, offset: U64, arenas: Sequence[ArenaSummary], *, own_arenas: bool
 ) -> dict[str, Any]:
-    """Return the columns of :class:`Plan`, rows by tensor id bytes; ``slot`` and ``offset`` are per storage."""
+    """Return the columns of :class:`Plan`, sorted by tensor id (bytes); ``slot`` and ``offset`` are per storage."""
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
     ids = index.tensor_ids
     planned = np.flatnonzero(liveness.birth >= 0)
@@ -203,7 +203,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     if own_arenas:  # ``helia`` sets the alignment of each storage, which the configuration does not contain
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     start_alignment = np.maximum(alignment, liveness.storages.alignment[storage])
-    # A view, or a tensor not at the start, has its element size, but at most the alignment of arena and storage.
+    # Alignment of a view, or of a tensor past its storage's start: the element size, at most the storage's alignment.
     is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for row in np.flatnonzero(is_inside).tolist():
         alignment[row] = min(itemsize(tensors[rows[row]].dtype), int(start_alignment[row]))

@@ -38,7 +38,7 @@ uint8_t *«p»_arena_buffers[] = {
 /*% endfor %*/
 };
 
-/* By region id: the bytes of a constant region, from which a staged region is copied. */
+/* By region id: the address of a constant region's bytes. They are copied to the arena if the region is staged. */
 static const uint8_t *sources[] = {
 /*% for arena, name in regions %*/
     «name.blob if arena.region_id in r.blob_of else 'NULL'»,

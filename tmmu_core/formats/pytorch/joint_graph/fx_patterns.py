@@ -27,7 +27,7 @@ WRITES = frozenset({"copy", "fill"})  # operators that are not pointwise and hav
 
 @dataclass(frozen=True)
 class JointSignature:
-    """Inputs and outputs of the joint graph: results, gradients, new values of buffers."""
+    """Inputs and outputs of the joint graph: results, gradients, new values of inputs."""
 
     outputs: tuple[tuple[Any, Any], ...]
     """(node, descriptor of the parameter or input whose gradient the node computes; ``None`` if it is no gradient)."""
@@ -56,7 +56,7 @@ def signature_of(joint: Any) -> JointSignature:
 
 
 def written_part(node: Any) -> tuple[Any, bool]:
-    """Return the node that can write a scatter's part in place (or ``None``), and if the scatter changes nothing."""
+    """Return the node that can write a scatter's part in place (or ``None``), and whether the scatter has no effect."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None, False
