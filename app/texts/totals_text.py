@@ -27,7 +27,7 @@ ARENA_COLUMNS = (
 ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live buffers")
 TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
 LINE_FIGURES = ("baseline", "candidate", "change", "buffers")
-"""Titles of the tables of differences between two plans. A figure is "–" if only the other plan has the item."""
+"""Titles of the tables of differences between two plans. Figures are "–" for a plan without the arena or tensor."""
 
 
 def rows(plan: Plan, mark_up: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
@@ -91,7 +91,7 @@ def handoffs(plan: Plan) -> str:
 
 
 def changed(before: Plan, after: Plan) -> str:
-    """Return the changed arena sizes and the total as HTML: ``slots → greedy: activations 9 MiB → 7 MiB (−2 MiB)``."""
+    """Return the changed arena sizes and the total as HTML: ``slots → greedy: activations 900 B → 700 B (−200 B)``."""
     parts = []
     for name, old, new in changed_sizes(before, after):
         change = f" unchanged, {short_bytes(new)}"
@@ -104,7 +104,7 @@ def changed(before: Plan, after: Plan) -> str:
 
 
 def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
-    """Return ``(name, bytes before, bytes after)`` per changed arena, and the total unless the only arena changed."""
+    """Return ``(name, old, new bytes)`` per changed arena, and in total if there are several arenas or no change."""
     old, new = ({arena.name: arena.extent_bytes for arena in plan.arenas} for plan in (before, after))
     changed = [(name, old[name], new[name]) for name in new if name in old and old[name] != new[name]]
     total = (EXTENT, sum(old.values()), sum(new.values()))

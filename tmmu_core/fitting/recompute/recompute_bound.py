@@ -1,4 +1,4 @@
-"""Bytes that are live at a node in every recomputation, offload and order, and lower bounds from the outputs.
+"""Find storages that are live at a node with any allowed moves, and compute lower bounds from the outputs.
 
 A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
 change, the storage is live at each node that must run after one node that touches it and before another. Results of
@@ -17,7 +17,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, recompute_model
 
 ORDERED_UP_TO = 2_500  # maximum number of units (``order/order_model.py``); for more, no storages are listed
-MOST_BEFORE = 400  # maximum number of nodes from which :func:`output_bounds` chooses the node c of an output
+MOST_BEFORE = 400  # for the node c of an output, :func:`output_bounds` collects nodes until it has this many or more
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
@@ -64,8 +64,8 @@ def output_bounds(start: Candidate, allowed: Allowed) -> dict[str, int]:
 
     Choose for each output a node c: the node that computes the output, or one that the output depends on. After the run
     of c that the output uses, each path from c to the output has a live storage until the output is computed. If the
-    paths of all outputs share no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The
-    peak is lowest if the nodes c run in falling order of own bytes minus output bytes. O(outputs · ``MOST_BEFORE``).
+    paths share no bytes, the bytes that c touches (its own) and the outputs of each earlier c are live at c. The peak
+    is lowest if the nodes c run in falling order of own bytes minus output bytes. O(outputs · storages · operands).
     """
     model = recompute_model(start.plan_input)
     found = {}
@@ -105,7 +105,7 @@ class _NodesOfArena:
         return max(needs, default=0)
 
     def least_peak(self, most_before: int) -> int:
-        """Return a lower bound of the peak; each c is one of the ``most_before`` nearest nodes before its output."""
+        """Return a lower bound of the peak; each c is one of about ``most_before`` nodes nearest to its output."""
         needed = [self.needed(n, Counter()) for n in range(len(self.live_sets))]
         unassigned = list(self.resident_bytes)  # storage → bytes that no path uses yet
         paths: dict[int, Counter[int]] = {}  # c → storage → bytes used by paths from c

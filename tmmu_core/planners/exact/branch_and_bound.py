@@ -53,7 +53,7 @@ OPENING_WEIGHTS = np.array(
 OPENING_NODES = 2_000  # nodes of an opening attempt
 ORDERS = ("TWA", "A", "TAW", "WAT")
 """Static orders: keys, greatest first. T: bytes of the fullest section; W: lifetime; A: lifetime × height."""
-DIRECTIONS = (1, -1)  # ties are broken by unit number: ascending, or descending as if time were reversed
+DIRECTIONS = (1, -1)  # ties are broken by unit number, ascending or descending
 RESTART_NODES = 1_000  # base node budget of learned attempts, multiplied by terms of the Luby sequence
 STATIC_EVERY = 8
 STATIC_NODES = 4_000  # nodes of a static attempt in the first round
@@ -270,7 +270,7 @@ class BranchingOrder:
         self.turn, self.learned_attempts, self.static_attempts = 0, 0, 0
         self.spent = 0  # nodes of all attempts
         self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
-        """Decayed conflicts per section, for each order. A first packing adds the order of the last packing."""
+        """Decayed conflicts per section, for each static order; after a packing, also for the order of the last one."""
         self._packing: list[int] = []  # offsets of the last packing
         self._successful: Attempt | None = None  # attempt that found the last packing, until it is repeated
         self._static: dict[tuple[int, int], I64] = {}

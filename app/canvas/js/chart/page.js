@@ -1,5 +1,5 @@
-// Create and update the charts of a page. The page receives each pack (the bytes of one or two plans) once and
-// stores it by its token, a digest. A chart refers to a pack by the token, also before the bytes have arrived.
+// Create and update the charts of a page. The page stores each pack (the bytes of one or two plans) once, by
+// its token, a digest. A chart refers to a pack by the token, also before the bytes have arrived.
 
 import { byteLabels } from "../drawing/axes.js";
 import { Chart, DEFAULTS } from "./chart.js";

@@ -225,7 +225,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
         if start is not None and start not in allocated:  # ``read_snapshot`` sets missing addresses
             requested = block.size if block.requested_size is None else block.requested_size
             lane_row = events.lanes.setdefault(lane_of(segment.stream, segment.segment_pool_id), len(events.lanes))
-            end = reused_at.get(start, max(steps, 1))  # the trace may allocate the same address
+            end = reused_at.get(start, max(steps, 1))  # the block ends when the trace allocates its address
             rows.extend((0, end, start, requested, block.stack, lane_row, 0, events.is_recorded))
     columns = np.frombuffer(rows, np.int64).reshape(-1, 8).T
     columns = columns[:, columns[3] > 0]
