@@ -60,7 +60,7 @@ def code(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckRow:
     """A limit of ``tmmu gate`` and its result, as texts."""
 
     what: str
@@ -82,7 +82,7 @@ def different_models_warning(before: Plan, after: Plan, quoted: Callable[[str], 
 
 
 def gate_markdown(
-    after: Plan, before: Plan | None, checks: Sequence[Check], *, link: str = "", warnings: Sequence[str] = ()
+    after: Plan, before: Plan | None, checks: Sequence[CheckRow], *, link: str = "", warnings: Sequence[str] = ()
 ) -> str:
     """Return the result of ``tmmu gate`` as Markdown; ``link``: URL of the plan or comparison in an explorer."""
     plans = [after] if before is None else [after, before]

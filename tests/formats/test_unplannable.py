@@ -93,4 +93,4 @@ def test_reasons_of_all_readers_are_behind_v(tmp_path: Path, capsys: Any, name: 
     assert len(short.splitlines()) == 2
     assert ("Closest: onnx" in short) == name.endswith(".onnx")
     assert run(["plan", "-v", str(tmp_path / name)]) == 2
-    assert "executorch: bytes 4 to 8 are not ET12" in capsys.readouterr().err
+    assert "executorch: bytes 4 to 7 are not ET and two digits" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from app.cli.commands.specification import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
 from app.cli.options import AS_JSON, GRAPH, OUTPUT, REQUIRED, SOURCE, STORE, flag, option, usage_errors
 from app.cli.resolve import Resolved
-from app.report.summary import Check, different_models_warning, gate_markdown, markdown
+from app.report.summary import CheckRow, different_models_warning, gate_markdown, markdown
 from app.texts import numbers, totals_text
 from tmmu_core.base import strict
 from tmmu_core.base.atomic_files import write_error
@@ -105,16 +105,16 @@ def _option_of(name: str) -> str:
 
 def _checks(
     limits: list[plan_gate.Limit], after: Resolved, before: Resolved | None, allow_incomplete: bool
-) -> list[Check]:
+) -> list[CheckRow]:
     """Return the checks of the verdicts and of completeness. If all of these pass, add the checks of the limits."""
     plan = after.plan
-    checks: list[Check] = []
+    checks: list[CheckRow] = []
     for side in (after, before):
         if side is not None and side.verdict is not None:
             what, errors = f"findings ({side.verdict.examined})", numbers.count(len(side.findings))
-            checks.append(Check(what, side.name, errors, "0", not side.findings))
+            checks.append(CheckRow(what, side.name, errors, "0", not side.findings))
     if plan.incomplete and not allow_incomplete:
-        checks.append(Check("completeness", ", ".join(plan.incomplete), "incomplete", "complete", False))
+        checks.append(CheckRow("completeness", ", ".join(plan.incomplete), "incomplete", "complete", False))
     if not all(check.ok for check in checks):
         return checks
     if before is None:
@@ -128,7 +128,7 @@ def _scope(side: Resolved) -> str:
     return "planned" if side.verdict is None else side.verdict.examined
 
 
-def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> dict[str, Any]:
+def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[CheckRow]) -> dict[str, Any]:
     plan = after.plan
     invalid = [side for side in (after, before) if side is not None and side.findings]
     return {
@@ -155,7 +155,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
     }
 
 
-def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> None:
+def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[CheckRow]) -> None:
     sides = [side for side in (after, before) if side is not None]
     invalid = [side for side in sides if side.findings]
     reason = f"{sum(not check.ok for check in checks)} of {numbers.count(len(checks), 'check')}"
@@ -185,7 +185,7 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
     return [*filter(None, [baseline_warning]), *resolve.warnings_of(after, before)]
 
 
-def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
+def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[CheckRow], link: str) -> None:
     from app.report.html_report import build_report
 
     old = before.complete_plan() if before else None
@@ -236,7 +236,7 @@ def _link(explorer: str | None, store_url: str | None, after: Plan, before: Reso
     return f"{explorer.rstrip('/')}/{'compare' if before else 'plan'}?{urlencode(query)}"
 
 
-def check_row(check: plan_gate.Check) -> Check:
+def check_row(check: plan_gate.Check) -> CheckRow:
     """Return a check with its figures as texts."""
     if check.what in ("gap", "reuse"):
         ratio = numbers.over_bound if check.what == "gap" else numbers.percent
@@ -245,7 +245,7 @@ def check_row(check: plan_gate.Check) -> Check:
         amount = numbers.delta_bytes if check.what in plan_gate.GROWTH else numbers.full_bytes
         amount = numbers.count if check.what == "reuse cost" else amount
         value, limit = amount(check.value), amount(int(check.limit))
-    return Check(check.what, check.arena or "all arenas", value, limit, check.ok)
+    return CheckRow(check.what, check.arena or "all arenas", value, limit, check.ok)
 
 
 def report_command(

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from app.cli.main import run as run_here
-from app.report.summary import Check
+from app.report.summary import CheckRow
 from app.report.summary import gate_markdown as markdown
 from app.report.summary import markdown as summarised
 from tests.app.cli.test_store import file_of, record
@@ -311,8 +311,8 @@ def test_hook_passes_or_stops_a_commit(
 def test_summary_is_shorter_than_a_comment_may_be(arenas: int, letters: int) -> None:
     """GitHub rejects comments over 65,536 characters, and the action adds 20,000 bytes."""
     before, after = (_many(arenas, letters, size) for size in (1, 64))
-    grown = Check("growth", "the last", "2", "1", ok=False)
-    fine = [Check("growth", arena.name, "1", "1", ok=True) for arena in after.arenas]
+    grown = CheckRow("growth", "the last", "2", "1", ok=False)
+    fine = [CheckRow("growth", arena.name, "1", "1", ok=True) for arena in after.arenas]
     summary = markdown(replace(after, ir_name="n" * letters), before, [*fine, grown])
     assert len(summary) < 45_536
     assert "| growth | `the last` | 2 | 1 | **FAILED** |" in summary

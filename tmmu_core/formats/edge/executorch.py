@@ -48,7 +48,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)]
 
 def refusal(data: bytes) -> str:
     """Return why bytes are not an ExecuTorch program; ``""`` if they are."""
-    return "" if data[4:6] == b"ET" and data[6:8].isdigit() else "bytes 4 to 8 are not ET12"
+    return "" if data[4:6] == b"ET" and data[6:8].isdigit() else "bytes 4 to 7 are not ET and two digits"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
