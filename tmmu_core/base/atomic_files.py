@@ -29,9 +29,9 @@ def write_error(path: object, error: OSError | ValueError) -> UnwritableOutput:
 
 
 def replace_file(path: Path, data: bytes | Iterable[bytes]) -> int:
-    """Replace or create a file with ``data``, or with its parts in order; return its size. Raises ``OSError``.
+    """Replace or create a file with ``data`` (bytes, or parts in order); return its size. Raises ``OSError``.
 
-    The old file stays if a part raises. Links are followed, and permissions are kept. Devices are written directly.
+    If a part raises an error, the old file stays. Links are followed, permissions kept, and devices written directly.
     """
     path, parts = Path(os.path.realpath(path)), (data,) if isinstance(data, bytes) else data
     try:

@@ -2,7 +2,7 @@
 
 Lengths are definite, and integers have the shortest form. Map keys are texts, sorted by their encoded bytes (RFC 8949
 §4.2.1). There are no tags and therefore no bignums. Every float is a binary64, and all NaNs have the same bytes.
-``cbor2`` encodes only tables, which have no floats, because its canonical form shortens floats.
+The canonical form of ``cbor2`` shortens floats, so ``cbor2`` encodes only tables, which have no floats.
 """
 
 import hashlib

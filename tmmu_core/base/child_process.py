@@ -50,7 +50,7 @@ def serve(function: Callable[..., Any]) -> None:
     result is ``{"failed": first line of the message}``.
     """
     request, _, data = sys.stdin.buffer.read().partition(b"\n")
-    out, sys.stdout = sys.stdout, sys.stderr  # what a library prints is not part of the result
+    out, sys.stdout = sys.stdout, sys.stderr  # the parent parses standard output, so libraries print to stderr
     try:
         result = function(data, **json.loads(request))
     except Exception as error:  # the parent reports it

@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DisjointSets:
-    """Sets of the numbers 0 … n − 1 that can be joined. The name of a set is its lowest number."""
+    """A partition of the numbers 0 … n − 1 into sets, which can be joined. A set's name is its lowest number."""
 
     def __init__(self, count: int) -> None:
         self.parent = np.arange(count, dtype=np.int64)

@@ -177,8 +177,8 @@ class StoreFault(TmmuError):
 class ContractError(TmmuError):
     """A clause of the contract is violated. Each subclass sets the code and its ``required_diagnostics``.
 
-    ``t``: the step, or −1. ``operator``: the failed operation, as the specification names it; by default that of the
-    class. ``diagnostics``: scalars; callers add further ones with :meth:`fill`.
+    ``t``: the step, or −1. ``operator``: name of the failed operation in the specification; default: the attribute
+    ``operator`` of the class. ``diagnostics``: scalars; callers add further ones with :meth:`fill`.
     """
 
     numeric_code: ClassVar[int]
@@ -252,7 +252,7 @@ class ArenaTooSmall(ContractError):
 
     @property
     def is_undeclared(self) -> bool:
-        """Whether the arena is not declared: only then the capacity is 0 and the diagnostics name a tensor."""
+        """Whether the arena is not declared: no other ``ArenaTooSmall`` has capacity 0 and names a tensor."""
         return self.diagnostics.get("capacity") == 0 and "tensor" in self.diagnostics
 
 

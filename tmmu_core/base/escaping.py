@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\w*\[)")
 ``##vso[`` (Azure Pipelines), ``##teamcity[``."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _FORMULA = re.compile("(^|[;|\t\r\n])(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-]|[\t\r\n])")
-"""Start of a cell, or of its part after a separator, where a formula may begin (ASCII or full-width sign, tab, …)."""
+"""Place where a formula may begin: the start of a cell or a separator in it, before a sign (also full-width) or tab."""
 
 
 def for_markdown(name: str) -> str:
@@ -58,7 +58,7 @@ def for_log(line: str) -> str:
 
 
 def for_annotation(text: str, *, is_property: bool = False) -> str:
-    """Escape a text, or a property, of a workflow command of GitHub Actions: ``::error file=PROPERTY::TEXT``."""
+    """Escape ``TEXT`` (or, if ``is_property``, ``PROPERTY``) of GitHub's command ``::error file=PROPERTY::TEXT``."""
     escaped = visible(text).replace("%", "%25")
     return escaped.replace(":", "%3A").replace(",", "%2C") if is_property else escaped
 
@@ -72,7 +72,7 @@ def _escape_sequence(character: str) -> str:
 
 def natural_key(text: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key that compares digits as numbers: ``r2`` before ``r10``."""
-    # The end (−2) sorts before texts (−1), and texts before numbers. The last pair distinguishes ``r1`` and ``r01``.
+    # The last pair (−2, text) sorts before text parts (−1) and numbers, and distinguishes ``r1`` from ``r01``.
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 

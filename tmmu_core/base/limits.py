@@ -1,9 +1,9 @@
 """Resource limits for untrusted input, each with a name and a default that the user can replace.
 
-Input above a limit is rejected with an error that names the limit. Exceptions: above ``TRACE_*``, the saved forward
-pass of a PyTorch program is planned; above ``*_WORKERS``, the explorer delays tasks; above ``KEPT_BYTES`` and
-``SHELF_BYTES``, it evicts cached values and files. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the
-environment set a limit; a caller of the library uses :func:`overridden`.
+Input above a limit is rejected with an error that names the limit. Exceptions: if a trace exceeds ``TRACE_*``, the
+forward pass in the PyTorch file is planned instead; above ``*_WORKERS``, the explorer delays tasks; above
+``KEPT_BYTES`` and ``SHELF_BYTES``, it evicts cached values and files. ``--max-NAME N`` on the command line and
+``TMMU_MAX_NAME`` in the environment set a limit; a caller of the library uses :func:`overridden`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Texts of errors about user input (hints, rejected values, limits), a parser of whole numbers, types of documents."""
+"""Write texts of errors about user input (hints, rejected values, limits), parse whole numbers, register types."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -94,5 +94,5 @@ def whole_number(text: str, maximum: int = U64_MAX, base: int = 10) -> int:
 
 def register_types(*types: Any) -> None:
     """Register types with msgspec. A module calls this after it defines them."""
-    for kind in types:  # else msgspec registers a type at its first use, and crashes if two threads do this at once
+    for kind in types:  # msgspec crashes if two threads at once are the first to use a type
         msgspec.json.Decoder(kind)

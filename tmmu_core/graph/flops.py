@@ -78,7 +78,7 @@ def _matmul(call: Call, left: int = 0, added: int = 0) -> int | None:
     a, b = call.inputs[left], call.inputs[left + 1]
     depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0  # an operand with one axis is a vector
     if len(a) == len(b) == 2 and call.output_elements:
-        # The file may give the shape of an operand before its transposition. M·K · K·N / (M·N) = K² in all cases.
+        # The file may have an operand's shape before it is transposed, so K comes from sizes: M·K · K·N / (M·N) = K².
         depth = isqrt(prod(a) * prod(b) // call.output_elements)
         depth = depth if depth**2 * call.output_elements == prod(a) * prod(b) and depth in a and depth in b else 0
     return (2 * depth + added) * call.output_elements if depth or not call.output_elements else None
@@ -96,10 +96,10 @@ def _dense(call: Call) -> int | None:
 
 
 def _convolution(call: Call) -> int | None:
-    """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the output; then the bias.
+    """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the output, plus the bias.
 
     A transposed convolution has weights [I, O/groups, k…] and costs 2 · numel(weights) / I per element of the input.
-    It is assumed if x has I channels, and the output has another number of channels or is larger on all spatial axes.
+    It is recognised by shapes: x has I channels, and the output has other channels or is larger on all spatial axes.
     """
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
@@ -137,7 +137,7 @@ def _transposed_convolution_of_tflite(call: Call) -> int | None:
 
 
 def _convolution_backward(call: Call) -> int | None:
-    """Inputs: gradient, x, weights. The gradients of x and the weights cost a forward pass each, the bias's a sum."""
+    """Inputs: gradient, x, weights. The gradients of x and weights cost a forward pass each, that of the bias a sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     bias = prod(gradient) if any(len(shape) == 1 for shape in call.outputs) else 0
@@ -153,7 +153,7 @@ def _quantised_convolution(call: Call) -> int | None:
 def _attention(call: Call, first: int, keys: int, values: int, elementwise: int, axis: int = -2) -> int | None:
     """Inputs: q [B, H, S, D], k [B, G, L, D], v [B, G, L, E]; q is input ``first``, ``axis`` is the axis of S and L.
 
-    Each of the B·H·S·L scores costs ``keys`` products along D, ``values`` products along E, ``elementwise`` operations.
+    Each of the B·H·S·L scores costs ``keys`` products along D, ``values`` along E, and ``elementwise`` operations.
     """
     q, k, v = call.inputs[first : first + 3]
     if not len(q) == len(k) == len(v) > -axis or q[-1] != k[-1]:

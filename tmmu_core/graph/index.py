@@ -57,7 +57,7 @@ class GraphIndex:
 
     @cached_property
     def written_base(self) -> I64:
-        """Shape (tensors,): for a view that no node writes, its nearest written or non-view base; else the tensor."""
+        """Shape (tensors,): for a view that no node writes, its nearest written or non-view base; else itself."""
         base = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (base != base[base]).any():
             base = base[base]
@@ -102,11 +102,11 @@ def names_of(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str
 
 
 def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphIndex:
-    """Check ``graph`` and return it as numeric columns. O(tensors × log views + operands + pairs).
+    """Check ``graph`` and return it as numeric columns. O(tensors × log views + operands + alias pairs).
 
-    ``dims`` sets named dimensions within their envelopes; other dimensions have their assumed size, else their ``max``.
+    ``dims`` sets named dimensions within their bounds; other dimensions have their assumed size, else their ``max``.
     Raises ``InvalidIrShapes`` (``diagnostics["reason"]`` is the rule, ``path`` the JSON path), ``AllocationOverflow``,
-    ``AlignmentViolation``, ``LivenessCycle``, ``UnreadableInput``. The timeline checks orders and cycles of nodes.
+    ``AlignmentViolation``, ``LivenessCycle``, ``UnreadableInput``. ``liveness`` checks orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
     tensor_ids, node_ids = tuple([tensor.id for tensor in tensors]), tuple([node.node_id for node in nodes])

@@ -1,7 +1,7 @@
 """The types of a graph: tensors, nodes, dimensions and arenas, all frozen.
 
 Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. The garbage
-collector does not track the small types (``gc=False``): they contain no cycles, and a million would slow it down.
+collector does not track the small types (``gc=False``): they contain no cycles, and a million objects slow it down.
 """
 
 from typing import Any, Literal, get_args
@@ -101,7 +101,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Attributes of the operator, shown and hashed. Planning does not use them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
-    """Parts of the node whose memory plans do not count, such as a loop body that the graph lacks."""
+    """Parts of the node that a plan gives no memory, such as a loop body that is not in the graph."""
     scope: str = ""
     """Name of the loop or branch body that contains the node; ``outer/inner`` for a nested body."""
     recomputes: str = ""

@@ -44,7 +44,7 @@ MAX_VERTICES = 3_000  # with more vertices, levels are closed or the radius is r
 class Tree:
     """The levels of a graph, the root first, parents before children."""
 
-    paths: tuple[Path, ...]  # path of each level, with a part for each level of a family or a range
+    paths: tuple[Path, ...]  # path of each level; families and ranges are parts of a path too
     parent: I64  # shape (levels,): index of the level above; 0 for the root
     members: I64  # shape (levels,): number of nodes in the level and below
     blocks: I64  # shape (levels,): number of the level's children that are repeated blocks
@@ -75,7 +75,7 @@ class Tree:
         return frozenset([path for path in self.paths if _is_range(path)])
 
     def levels_to_open(self, max_vertices: int) -> frozenset[Path]:
-        """Return all levels down to a depth: the greatest with at most ``max_vertices`` nodes and closed levels."""
+        """Return all levels down to the greatest depth that shows at most ``max_vertices`` nodes and closed levels."""
         below: list[list[int]] = [[] for _ in self.paths]
         for level, parent in enumerate(self.parent.tolist()[1:], 1):
             below[parent].append(level)
@@ -96,7 +96,7 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     for path in modules.paths:
         for depth, part in enumerate(path):
             below.setdefault(path[:depth], set()).add(starred(part))
-    one_family = {path for path, name in families if path and below[path] == {name}}  # parents of one family only
+    one_family = {path for path, name in families if path and below[path] == {name}}  # parents of only one family
     module_levels = []
     for path in modules.paths:
         block = block_of(path, families)
@@ -118,7 +118,7 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     parents = [next((number[path[:d]] for d in range(len(path) - 1, 0, -1) if path[:d] in number), 0) for path in paths]
     blocks = [0] * len(paths)
     for level, path in enumerate(paths):
-        # The path without the phase and the levels of families
+        # The path without its phase and without family levels
         plain = tuple([part for part in path[1 if several_phases else 0 :] if not part.startswith(REPEATED)])
         if plain and path[-1] == plain[-1] and (plain[:-1], starred(plain[-1])) in families:
             blocks[parents[level]] += 1
@@ -163,7 +163,7 @@ class ViewRequest:
 
     opened: Collection[Path] = frozenset()  # levels that the user opened, besides the initially open ones
     closed: Collection[Path] = frozenset()  # levels that the user closed; they hide the levels below
-    tensor: int = -1  # tensor in the middle of the neighbourhood, or −1; a vertex if neither produced nor an input
+    tensor: int = -1  # tensor in the middle of the neighbourhood, or −1; a vertex of its own if no vertex writes it
     node: int = -1  # node in the middle of the neighbourhood, or −1; ignored if there is a tensor
     radius: int | None = None  # radius of the neighbourhood in edges; ``None`` for the whole graph
 
@@ -213,7 +213,7 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 
 
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: ViewRequest | None = None) -> Collapsed:
-    """Return the graph with each level outside of ``opened`` as one vertex; with a radius, the neighbourhood."""
+    """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood."""
     # Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     request = request or ViewRequest()
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
@@ -290,7 +290,7 @@ class GraphView:
     opened: frozenset[Path]  # the open levels
     by_level: bool  # whether levels are closed because of ``MAX_NEIGHBOURHOOD_VERTICES``
     radius: int | None  # the radius shown, at most the requested one; ``None``: the whole graph
-    rejected_vertices: int  # number of vertices of the last view with over ``MAX_VERTICES``; 0: none
+    rejected_vertices: int  # vertices of the last view that was rejected as over ``MAX_VERTICES``; 0: none
 
 
 def visible_part(index: GraphIndex, tree: Tree, request: ViewRequest) -> GraphView:

@@ -7,8 +7,8 @@ Three sources, the best one first::
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
 With ``parameters``, a node that reads no parameter is in the common module of its neighbours: a node between two
-layers of ``h.0.mlp`` is in ``h.0.mlp``. If it reads two blocks, it is in the higher-numbered one. With ``origins``,
-a node without origin follows these rules too. A path is a tuple of names, the root is ``()``. Modules are not hashed.
+layers of ``h.0.mlp`` is in ``h.0.mlp``. If it reads results of two blocks, it is in the higher-numbered block.
+With ``origins``, these rules also apply to a node without origin. A path is a tuple of names. Modules are not hashed.
 """
 
 import re
@@ -43,7 +43,7 @@ class Modules:
 
     paths: tuple[Path, ...]  # distinct paths, sorted; the root first
     of_node: I64  # shape (nodes,): index into ``paths``
-    of_tensor: I64  # shape (tensors,): index into ``paths``, by the producer, or by the name of a persistent tensor
+    of_tensor: I64  # shape (tensors,): index into ``paths``: the writer's module, or that in a persistent name
     known_by: KnownBy  # source of the modules; ``""`` if no module is known
 
     @cached_property
@@ -53,10 +53,10 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """Layer of each path: the shortest prefix that is not above a repeated block (``h.0`` of ``h.0.mlp``).
+        """Layer of each path: the shortest prefix that has no repeated block below it (``h.0`` of ``h.0.mlp``).
 
         Blocks inside a block do not count. A path without such a prefix is its own layer. If no block repeats, all
-        paths are cut to one depth: the greatest with at most :data:`MAX_LAYERS` layers, or 1.
+        paths are cut to the greatest depth that gives at most :data:`MAX_LAYERS` layers (at least depth 1).
         """
         blocks = self._blocks
         if any(blocks):
@@ -174,7 +174,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
         by_node[node] = _common(paths)
         if blocks and not block_of(by_node[node], families):  # it reads several blocks
             by_node[node] = max(blocks, key=_block_number)
-    # Backwards: a node without parameters takes the common module with its readers, if the block stays the same.
+    # In reverse order, a node without parameters moves to the module it shares with its readers, if in the same block.
     for node in reversed(order):
         if is_final[node]:
             continue

@@ -2,7 +2,7 @@
 
 Writing is deterministic: equal graphs give equal bytes. The published schema is ``native.schema.json`` in this folder.
 
-In the node-centric dialect, which is only read, nodes contain their outputs, and inputs refer to outputs of nodes::
+In the node-centric dialect, which is read but not written, nodes contain their outputs, and inputs refer to these::
 
     {"ir_schema_hash": "…", "nodes": [
         {"node_id": "x", "instr": "INPUT", "shape_out": [1, 8], "dtype": "float32", "role": "input"},
@@ -88,7 +88,7 @@ def decode(data: bytes, name: str = "") -> Graph:
             raise InvalidIrShapes(f"$: unknown field {field!r}.", hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # The first program version omitted the dtype float32 and the shape (): decode again to find missing fields.
-        # A missing ``dtype`` is the default object itself.
+        # If ``dtype`` is missing, the value is the default object itself.
         tensors = document.decode(data, dict[str, Any])["tensors"]
         shapeless = [i for i, tensor in enumerate(tensors) if "shape" not in tensor]
         untyped = sum("dtype" not in tensor for tensor in tensors)
@@ -137,7 +137,7 @@ def encode(graph: Graph, name: str) -> bytes:
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:
-    """Return the hashed values of a graph: canonical dtypes; no defaults, ``inplace="any"`` or :data:`NOT_HASHED`."""
+    """Return a graph's hashed values: canonical dtypes, no defaults, no ``inplace="any"``, none of ``NOT_HASHED``."""
     plain = _plain(normalise_dtypes(graph))
     for field in NOT_HASHED:
         plain.pop(field, None)

@@ -8,8 +8,8 @@ A spec is a JSON object, which is hashed as given::
      "contracts": {"parameters": null, "activations": {"axis": 0, "mesh": "dp"},
                    "gradients": {"axis": 0, "mesh": "dp"}, "optimizer_state": {"axis": 0, "mesh": "dp"}}}
 
-``mesh`` lists the axes from the slowest to the fastest, like the axes of a C array. If it is an object
-(``{"dp": 2, "tp": 4}``), they are sorted by name, because an object has no order in JSON.
+``mesh`` lists the axes from the slowest to the fastest, like the axes of a C array. If ``mesh`` is an
+object (``{"dp": 2, "tp": 4}``), its axes are sorted by name, because an object has no order in JSON.
 
 The contract ``"follow"`` of ``activations`` or ``gradients`` derives their split from that of the weights:
 attention heads and the hidden units of an MLP are then split over the ranks.

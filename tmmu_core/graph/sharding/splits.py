@@ -36,7 +36,7 @@ class Sharded(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the tensor is whole
     mesh: str = ""
-    outer: int = 1  # product of the axes before the split axis that a reshape merged with it: 8 for [8, 12] → [96]
+    outer: int = 1  # product of the axes in front that a reshape merged into the split axis: 8 for [8, 12] → [96]
 
 
 def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
@@ -76,7 +76,7 @@ def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> 
     elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
         new_axis = axis if shape[axis] > 1 else None
     elif prod(before) == prod(shape):  # a reshape
-        blocks = prod(before[:axis]) * outer  # equal parts of the elements, each with all rows of the split axis
+        blocks = prod(before[:axis]) * outer  # number of equal parts; each has all rows of the split axis
         new_axis = next((k for k in range(len(shape)) if prod(shape[:k]) <= blocks < prod(shape[: k + 1])), None)
         outer = blocks // prod(shape[:new_axis]) if new_axis is not None else 1
     else:  # a reduction or a broadcast: axes count from the end, or from the start
@@ -156,7 +156,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     sizes = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, sizes, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
-    implicit: list[int] = []  # tensors whose split is that of their contract, also of ``"follow"``
+    implicit: list[int] = []  # tensors whose split is that of their contract, or comes from ``"follow"``
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
         tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
@@ -167,7 +167,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
             if contract and splits[i] == contract:
                 implicit.append(i)
     if spec.following_kinds:
-        # Tensors with a split of one axis, except vectors, and those to which nodes propagate it.
+        # Tensors with a split of one axis, except vectors; the loop adds outputs to which nodes propagate such a split.
         single = ((i, s[0]) for i, s in enumerate(splits) if s is not None and len(s) == 1)
         sharded = {i: Sharded(shapes[i], *pair) for i, pair in single if len(shapes[i]) > 1}
         for node in graph.nodes:
@@ -292,8 +292,8 @@ def share_of_view(
 ) -> tuple[Tensor, Split]:
     """Return the share of view ``i`` at mesh coordinates ``point``, and its split. ``base_share``: share of its base.
 
-    Offset and size scale with the ratio of ``base_share`` to the base. Without an explicit split, the base's split is
-    tried, then each other axis if only one is split. Raises ``InvalidIrShapes`` (``shard_view``) if no share fits.
+    Offset and size scale like the base. Without an explicit split, the base's split is tried; if this split has one
+    axis, every other axis is tried next. Raises ``InvalidIrShapes`` (``shard_view``) if no share fits.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base_of[i]
     view = tensor.view
