@@ -14,17 +14,17 @@ from tmmu_core.liveness.timeline import I64, U64, Liveness, Storages, Timeline, 
 def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:
     """Return the live ranges of the tensors and storages in ``timeline``.
 
-    ``arenas`` is the configuration (empty or ``None``: the three default arenas). Raises ``ArenaTooSmall`` (capacity
-    0) for a needed arena that is not declared; ``InvalidIrShapes``, ``AlignmentViolation`` and ``AllocationOverflow``
-    for storages that cannot exist.
+    ``arenas`` is the configuration (empty or ``None``: the three default arenas). Raises ``ArenaTooSmall`` (capacity 0)
+    if a tensor needs an undeclared arena. Raises ``InvalidIrShapes``, ``AlignmentViolation`` or ``AllocationOverflow``
+    for unwritten tensors and for invalid views, aliases or in-place writes.
     """
     arenas = arenas or {}
     ranges = tensor_ranges(timeline)
     groups = storage_groups(timeline, ranges)
     index, members = timeline.index, np.flatnonzero(groups.shared)
     by_birth = np.lexsort((index.id_rank[members], index.base[members] >= 0, ranges.birth[members]))
-    heads = np.arange(len(groups.group), dtype=np.int64)  # per group, the member born first, bases before views
-    heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # the last assignment per group remains
+    heads = np.arange(len(groups.group), dtype=np.int64)  # per group: the first-born member, a base before a view
+    heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # last-born first, so the first-born remains
     names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
     pairs = _forbidden_pairs(timeline, ranges, groups)
     handoffs, refusals = decide_handoffs(timeline, ranges, groups, heads, arena_of, pairs)
@@ -47,7 +47,7 @@ def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) 
 
 
 def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> str:
-    """Return the declared arena, else that of the role. With one memory, return only ``memory`` or ``offload``."""
+    """Return the declared arena, else the arena of the role. With a single memory: ``memory`` or ``offload``."""
     if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
     return declared or (role if role == "optimizer_state" and role in arenas else ARENA_OF_ROLE[role])
@@ -112,7 +112,7 @@ def bytes_of_tensors(timeline: Timeline) -> U64:
 def _storages(
     timeline: Timeline, ranges: Ranges, groups: Groups, heads: I64, arena_of: I64, pairs: I64, death: I64, handoffs: I64
 ) -> tuple[Storages, I64]:
-    """Return the storages, sorted by (birth, −bytes, id bytes) of their heads, and the storage of each tensor."""
+    """Return the storages, sorted by their heads (birth, −bytes, id bytes), and the storage of each tensor."""
     index, tensors = timeline.index, timeline.graph.tensors
     planned = np.flatnonzero(ranges.planned)
     group_ids = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
@@ -179,7 +179,7 @@ def storage_writers(liveness: Liveness) -> dict[int, list[int]]:
         targets = {o for _, o in node.in_place_write}
         for o, y in enumerate(index.outputs_of(k).tolist()):
             storage = int(storage_of[y])
-            # A view that an optimizer node writes is the updated parameter.
+            # A view that an optimizer node writes is the updated parameter, so the node writes its bytes.
             is_view_only = index.base[y] >= 0 and storage in read and node.phase != "optimizer" and o not in targets
             row = writers.setdefault(storage, [])
             if not is_view_only and row[-1:] != [k]:

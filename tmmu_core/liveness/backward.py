@@ -1,13 +1,13 @@
 """Synthesise the backward pass of a graph, and recompute dropped tensors for it (contract §2).
 
-One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@grad`` per differentiable tensor ``t`` that
-these nodes use. If ``n`` reads x and writes y, ``n@grad`` reads ``y@grad`` and, if saved, x and y, and writes
-``x@grad``. The first backward step that contributes to a gradient writes it; later ones accumulate into it. The graph
-has no loss: if no earlier step wrote ``y@grad``, ``n@grad`` writes it too.
+Each forward node ``n`` gets a backward node ``n@grad``; the backward nodes run in reverse order. Each differentiable
+tensor ``t`` that they use has a gradient ``t@grad``. If ``n`` reads x and writes y, ``n@grad`` reads ``y@grad`` and the
+saved ones of x and y, and writes ``x@grad``. The first node that contributes to a gradient writes it; later nodes add
+to it. The graph has no loss. So ``n@grad`` also writes ``y@grad`` if no earlier node wrote it.
 
-Rematerialisation (activation checkpointing): node ``n0`` writes a tensor ``h`` with the flag ``remat``. A copy
-of this node, ``n0@remat``, runs before the first backward step that reads ``h``. The copy writes ``h@remat``, which the
-backward steps read instead. Inputs of ``n0`` with the flag are recomputed first.
+Rematerialisation (activation checkpointing): node ``n0`` writes ``h``, a tensor that has the flag ``remat``. A copy of
+this node, ``n0@remat``, runs before the first backward step that reads ``h``. The copy writes ``h@remat``, which the
+backward steps read instead of ``h``. If inputs of ``n0`` have the flag too, they are recomputed first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,10 +45,10 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
             tensor = tensors[name]  # the gradient of a view owns its bytes
             gradients[name] = Tensor(name + GRAD, tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
         instr, outputs = node.instr and node.instr + GRADIENT, tuple([name + GRAD for name in written])
-        # Only steps with edges read saved operands; with ``retain`` false, no step does.
+        # A step that computes no gradient of an input reads no saved operand; with ``retain`` false, no step does.
         inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))
         inplace = node.inplace
-        if inplace is not None and not isinstance(inplace, str):  # the permissions of the forward node, reversed
+        if inplace is not None and not isinstance(inplace, str):  # the forward node's permissions, reversed
             tensor_pairs = ((node.outputs[o] + GRAD, node.inputs[i]) for i, o in inplace)
             pairs = ((reads.index(x), written.index(y)) for x, y in tensor_pairs if x in reads and y in written)
             inplace = tuple(dict.fromkeys(pairs)) or "none"
@@ -85,7 +85,7 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands that the backward step reads: those in ``marked``, or if this is empty, all that it needs."""
+    """Return the operands that the backward step reads: the marked ones, or all that it needs if nothing is marked."""
     if marked:
         return [name for name in dict.fromkeys((*node.inputs, *node.outputs)) if name in marked]
     operands = {"inputs": node.inputs, "outputs": node.outputs, "both": (*node.inputs, *node.outputs)}
@@ -139,7 +139,7 @@ def _renamed(names: Iterable[str], dropped: set[str]) -> tuple[str, ...]:
 
 
 def _copy(tensor: Tensor, copied: set[str]) -> Tensor:
-    """Return the recomputed copy of a tensor. If its base is in ``copied``, it is a view of the base's copy."""
+    """Return the recomputed copy of a tensor. If the base is in ``copied``, the copy is a view of the base's copy."""
     view = tensor.view
     if view is not None and view.base_tensor_uid in copied:
         view = msgspec.structs.replace(view, base_tensor_uid=view.base_tensor_uid + REMAT)

@@ -1,8 +1,8 @@
-"""Live ranges before in-place reuse, tensors that share bytes (contract §3), and in-place reuse (§1).
+"""Compute live ranges without in-place reuse, join tensors that share bytes (contract §3), and grant reuses (§1).
 
-In-place reuse (hand-off, buffer donation): the last reader of x may write its output over x. The candidates are the
-permitted pairs of input and output at the last read of the input. A candidate is refused for the first condition that
-it violates. Each node is granted the first of its candidates that violates none.
+In-place reuse (hand-off, buffer donation): the last reader of x may write its output over x. A candidate is a pair
+(input, output) that a node permits, if the node reads the input for the last time. The first condition that a candidate
+violates is the reason of its refusal. A node is granted its first candidate without a violation.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Ranges:
     birth: I64
     death: I64
     last_read: I64  # step of the last read; −1: never read
-    saved: Mask  # whether the tensor, or (for a root) one of its views, is marked as saved; false if marks are ignored
+    saved: Mask  # whether the tensor is marked as saved, or is the root of a marked view; false if marks are ignored
     roots: I64  # root base of each tensor
     view_offset: U64  # bytes from the root's start
 
@@ -41,7 +41,7 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
     birth[index.is_input] = 0
     birth[index.is_persistent] = 0
     unproduced_view = (index.base >= 0) & ~produced & ~index.is_input & ~index.is_persistent
-    # A view without a producer is born with its root, unless a view between them is written outside the timeline.
+    # A view without a producer is born with its root. If its nearest written base has no birth, it has none.
     birth[unproduced_view] = np.where(birth[index.written_base] >= 0, birth[roots], -1)[unproduced_view]
     planned = birth >= 0
 
@@ -50,7 +50,7 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
     np.maximum.at(last_read, index.in_idx[is_executed], reader_step[is_executed])
     dangling = ~planned & (last_read >= 0)
     if dangling.any():
-        # Report the earliest step and its first operand.
+        # Report the earliest reader and its first dangling operand.
         nodes = timeline.node_at.tolist()
         reader = next(node for node in nodes if node >= 0 and dangling[index.inputs_of(node)].any())
         name, node_id = ids[next(i for i in index.inputs_of(reader) if dangling[i])], index.node_ids[reader]
@@ -244,7 +244,7 @@ def permitted_reuses(index: GraphIndex, k: int) -> Iterable[tuple[int, int]]:
     inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
     if not isinstance(inplace, tuple):
         return dict.fromkeys(inputs, outputs[0]).items() if outputs else ()
-    positions = {i for i, _ in inplace}  # a tensor at several positions is one buffer: all need the permission
+    positions = {i for i, _ in inplace}  # a tensor at several positions needs the permission at each
     not_permitted = {x for i, x in enumerate(inputs) if i not in positions}
     output_of: dict[int, int] = {}
     for i, o in inplace:

@@ -1,6 +1,6 @@
-"""Value types of liveness, and the steps of a graph under a mode, a preset and an optional order (contract §1–§3).
+"""Compute the steps of a graph from a mode, a preset and an optional order (contract §1–§3); types of live ranges.
 
-Mode ``backward`` synthesises a missing backward pass; with preset ``remat_enabled``, it inserts recomputing nodes
+Mode ``backward`` synthesises a missing backward pass; with preset ``remat_enabled``, it adds nodes that recompute
 (:mod:`.backward`). The default order is topological; the ready node with the lowest id (UTF-8 bytes) runs next.
 """
 
@@ -81,7 +81,7 @@ class Storages:
     alignment: U64  # bytes: greatest alignment of the members; the alignment of the arena is not included
     arena: I32  # index into ``Liveness.arenas``
     persistent: Mask
-    handoff_from: I64  # storage that this one may reuse in place at its birth, or −1
+    handoff_from: I64  # storage whose bytes this one may reuse in place; −1: none
     must_not_alias: I64  # shape (m, 2): storage index pairs, each once, smaller first
 
     def __len__(self) -> int:

@@ -94,12 +94,12 @@ def idle_of(liveness: Liveness) -> Idle:
     step = np.concatenate([read_at, written_at, np.zeros(len(loaded), np.int64)])
     uses: list[list[int]] = [[] for _ in birth]  # per storage, the steps that use it, ascending
     for storage, at in np.unique(np.stack([owner, step], axis=1), axis=0).tolist():
-        if storage >= 0 and birth[storage] <= at <= death[storage]:  # a use at the death overwrites it in place
+        if storage >= 0 and birth[storage] <= at <= death[storage]:  # a use at the death is an in-place overwrite
             uses[storage].append(at)
     rows = []
     for first, end, used in zip(birth, death, uses, strict=True):
         live_uses = [use for use in used if use < end]
-        # The idle ranges lie between two uses. The death, and the step before the birth, count as uses here.
+        # An idle range lies between two uses. The death, and the step before the birth, count as uses here.
         gaps = [(use + 1, next_use) for use, next_use in pairwise((first - 1, *live_uses, end))]
         gap_from, gap_to = max(gaps, key=lambda gap: gap[1] - gap[0])
         if gap_from == gap_to:

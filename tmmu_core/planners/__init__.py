@@ -41,7 +41,7 @@ class PlannerEntry:
     def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
         """Return the planner's packing of a problem. ``auto`` uses the planner ``reuse`` if there are reuse terms.
 
-        A planner without slots gets only storages that have bytes or are colocated; others get their fixed offset or 0.
+        Planners without slots place only storages with bytes or a colocation; the others get their fixed offset or 0.
 
         Raises ``AlignmentViolation`` for a misaligned fixed offset, and ``InvalidIrShapes`` for constraints that only
         ``reuse`` observes (reason ``planner_option``) or a slot that misses a fixed offset (reason ``fixed_offset``).

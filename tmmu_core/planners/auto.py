@@ -1,28 +1,28 @@
 """``auto``: choose the planner by problem size and report the reason.
 
-Greedy runs come first (only :data:`QUICK_RUNS` above :data:`ALL_RUNS_UP_TO` storages). From
-:data:`EXACT_ALONE_UP_TO` to :data:`ALL_RUNS_UP_TO` storages, a problem with :attr:`.Columns.is_plain` gets fewer greedy
-runs, then skyline runs. If the extent is still above the lower bound, the number of storages decides:
+Greedy runs come first. Above :data:`ALL_RUNS_UP_TO` storages, they are only :data:`QUICK_RUNS`. A plain problem
+(:attr:`.Columns.is_plain`) of :data:`EXACT_ALONE_UP_TO` to :data:`ALL_RUNS_UP_TO` storages gets fewer greedy runs, and
+skyline runs after them. If the extent is still above the lower bound, the number of storages decides:
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
-* up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow; the lowest packing counts;
+* up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow; the lower packing is kept;
 * more, or sizes over 2^62: nothing follows.
 
 An extent is *near* the bound if the gap is less than one alignment. If the extent of ``exact`` is near, ``search`` is
-skipped. If ``minimise`` is not given, ``exact`` ends soon after its extent is near. With a capacity, all but ``search``
-end at the first packing that fits, unless ``minimise`` is true.
+skipped. If ``minimise`` is not given, ``exact`` ends soon after its extent is near. If there is a capacity and
+``minimise`` is not true, greedy runs, skyline runs and ``exact`` end at the first packing that fits.
 
 Skyline runs fill memory from the bottom up, always at the lowest free offset (Burke, Kendall and Whitwell 2004). The
 *skyline* is the end of the placed bytes at each step. A run selects the lowest segment of the skyline. Of the storages
-whose lifetime is in the segment, it places the one of lowest rank there. If there is none, the segment rises to its
-lower neighbour. A run costs O(n · (n + steps)) array operations: less than a second for 10,000 storages.
+whose lifetime lies in the segment, it places the one of lowest rank there. If there is none, it raises the segment to
+its lower neighbour. A run costs O(n · (n + steps)) array operations: less than a second for 10,000 storages.
 
-The ranks are weighted sums of four properties of a storage (:data:`OPENING_WEIGHTS`, then random weights).
-On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The crown
-(the storage of the bound's witness with the most padding) has the last rank. Large packings are turned over: all
-storages are placed again, highest end first (:mod:`.portfolio`). For large problems of up to 20,000 storages, as many
-further runs use the weights of the lowest packing and place storages that ended above the bound earlier (squeaky wheel
-optimization: Joslin and Clements 1999).
+Storages are ranked by weighted sums of four properties (:data:`OPENING_WEIGHTS`, then random weights). On traces with
+many long lifetimes, these runs reach or nearly reach the bound; runs with a fixed order do not. The crown (the storage
+of the bound's witness with the most padding) is ranked last. Large packings are turned over: all storages are placed
+again, highest end first (:mod:`.portfolio`). For large problems of up to 20,000 storages, the number of runs doubles.
+The added runs use the weights of the lowest packing, with a lower rank for storages that ended too high in the run
+before (squeaky wheel optimization: Joslin and Clements 1999).
 """
 
 from collections.abc import Mapping
@@ -114,7 +114,7 @@ def _noted(packing: Packing, picked: str, why: str) -> Packing:
 
 
 def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: int) -> Best:
-    """Return the run of least extent, or ``best`` if no run is lower; stop at the bound, at the goal or by the meter.
+    """Return the run of least extent, or ``best`` if no run is lower; stop at the bound or goal, or by the meter.
 
     ``cols`` must be plain and small.
     """
@@ -186,5 +186,5 @@ def skyline(cols: Columns, rank: I64) -> I64:
             height[begin:end] = min(height[begin - 1], height[end])
         offset[order[best]] = low
         height[born[best] : dies[best]] = align_up(int(low + size[best]), grid)
-        born[best] = -1  # placed: it fits in no other segment
+        born[best] = -1  # placed: it now fits no segment
     return offset

@@ -2,13 +2,13 @@
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
 * **grid**: each live storage of alignment g or more, except the topmost one, takes a multiple of g bytes.
-* **hand-off**: at the birth of j, which may reuse i in place, the dead storage i counts too if it conflicts with all
-  live storages. It conflicts with j if the two must not alias or have different fixed offsets.
+* **hand-off**: if j may reuse i in place, i is dead at the birth of j. At this step, i counts too if it conflicts with
+  all live storages. It conflicts with j if the two must not alias or have different fixed offsets.
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-Each rule except **fixed** gives the weight of a clique in the conflict graph. The sizes of a witness plus the reserved
-bytes below this total are a bound too.
+Each rule except **fixed** gives the weight of a clique in the conflict graph. No storage uses reserved bytes, so the
+sizes of a witness plus the reserved bytes below their total are a bound too.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ def lower_bound(problem: Problem) -> Bound:
     Raises ``InvalidIrShapes`` for conflicting storages that are fixed on common bytes, except with temporal exclusions.
     """
     rest, indices = without_empty(problem)
-    if len(rest) and rest.reuse is not None and rest.reuse.exclusions:  # live bytes may exceed the extent
+    if len(rest) and rest.reuse is not None and rest.reuse.exclusions:  # excluded pairs may share bytes while live
         largest = int(np.argmax(rest.size))
         bound = Bound(int(rest.size[largest]), (largest,), -1, "live", 0)
     else:
@@ -84,7 +84,7 @@ def bound_of(cols: Columns) -> Bound:
 
 
 def possible_extent(cols: Columns, at: int) -> int:
-    """Return the least possible extent ≥ ``at``: a multiple of a storage's alignment, plus its size.
+    """Return the least possible extent ≥ ``at``. An extent is the aligned offset of some storage plus its size.
 
     Return ``at`` itself if all alignments are 1, there are no storages or a value could exceed int64.
     """
@@ -111,8 +111,8 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
 def _clique_at(cols: Columns, compressed_step: int) -> tuple[list[int], str]:
     """Return a clique of the storages that are live at a compressed step, and its rule (``Bound.rule``).
 
-    The clique also has at most one storage that another may reuse in place at its birth in this step, and storages that
-    must not alias, the largest first, if they conflict with all others of the clique.
+    Other storages that conflict with all members are added: at most one that a storage born at the step may reuse in
+    place, then those that must not alias a member, the largest first.
     """
     problem, step = cols.problem, cols.births[compressed_step]
     clique, rule = cols.alive_at(compressed_step).tolist(), "grid"

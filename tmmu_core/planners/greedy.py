@@ -4,9 +4,9 @@ The fit chooses among the offsets that are free during the whole lifetime of a s
 literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic storage allocation and strip packing),
 and first fit in birth order with a free list.
 
-The Python loop visits the gaps between the placed storages that conflict. The native library gives the same offsets. It
-scans all placed storages if there are few (:data:`MAX_SCANNED`). Otherwise it uses a segment tree over the k compressed
-steps (``struct tree`` in ``native.h``): a run visits O(n log k) lists of address ranges.
+The Python loop visits the gaps between the placed storages that conflict with the next one. The native library gives
+the same offsets. It scans all placed storages if there are few (:data:`MAX_SCANNED`). Otherwise it uses a segment tree
+over k compressed steps (:mod:`.columns`; ``struct tree`` in ``native.h``) and visits O(n log k) lists of ranges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def sorted_storages(cols: Columns, order: str) -> list[int]:
 def _sorted_by(*keys: NDArray[Any]) -> list[int]:
     """Return the storages sorted by the first key, then the next, each greatest first; ties in normative order."""
     n = len(keys[0])
-    if any(key.dtype == object for key in keys):  # lexsort has no Python integers
+    if any(key.dtype == object for key in keys):  # lexsort cannot sort Python integers
         return sorted(range(n), key=lambda i: (*(-int(key[i]) for key in keys), i))
     return np.lexsort((np.arange(n), *(-key for key in reversed(keys)))).tolist()
 
@@ -93,7 +93,7 @@ def breadths(cols: Columns) -> NDArray[Any]:
 
 
 def place(cols: Columns, order: Sequence[int], fit: str) -> list[int]:
-    """Return the offset of each storage. ``order``: all storages; those with a fixed offset go first."""
+    """Return the offset of each storage. Storages with a fixed offset are placed first, then the rest of ``order``."""
     sequence, tightest = order, fit == "tightest"
     if cols.problem.fixed is not None:
         sequence = sorted(order, key=lambda i: cols.fixed[i] < 0)

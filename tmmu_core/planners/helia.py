@@ -58,8 +58,8 @@ BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
 Sizes include the memory of the program itself (code, stack, heap): subtract it from ``max_size``.
 """
 Candidate = tuple[str, str, bool]
-"""``(memory, source, is requested)``: a memory for a storage, the memory that stores its contents before the first run,
-and whether a rule or the tensor names it."""
+"""``(memory, source, is requested)``: a memory for a storage; the memory that stores its contents before the first run;
+whether a rule or the tensor names ``memory``."""
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -216,7 +216,7 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[
     ``InvalidIrShapes`` (reason ``constant_source``) for rules that give one constant arena two sources.
     """
     placing = _Placing(problem, facts, platform)
-    # Scratch uses the bytes that the other arenas leave.
+    # Scratch comes last: it uses the bytes that the other arenas leave.
     for role in ("persistent", "constant", "scratch"):
         for i, each in enumerate(facts):
             if each.role == role:

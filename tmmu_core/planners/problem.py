@@ -1,4 +1,4 @@
-"""Input and output of every planner: a packing problem and a packing as columns, options, and a meter of nodes.
+"""Types that all planners use: the packing problem, the packing, checked options, and a meter of search nodes.
 
 A planner does not see the graph. A :class:`Problem` has the half-open lifetimes, sizes and alignments of the storages
 of one arena; a :class:`Packing` has their offsets.
@@ -279,7 +279,7 @@ class Meter:
         return self._progress is None or self._progress(what, done, of)
 
     def improved(self, arena: str, extent: int, bound: int) -> None:
-        """Call ``progress.improved(arena, nodes, extent, bound)``, if any, at first and when one of both is better."""
+        """Call ``progress.improved(arena, nodes, extent, bound)``, if it exists, at first and when either improves."""
         if (report := getattr(self._progress, "improved", None)) is not None:
             before = self._best.get(arena, (extent, bound))
             best = min(extent, before[0]), max(bound, before[1])

@@ -10,7 +10,7 @@ The budget is a number of nodes, so that the same input gives the same packing o
 
 In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). The first choice
 takes reuses greedily, in normative order. Up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` reuses, every choice is
-searched. With more, only the first is searched. The bound then ignores the conflicts of reuses that are not taken.
+searched. With more, only the first choice is searched, and the bound is that of a model without conflicts of reuses.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,12 +39,12 @@ MIN_PEAK_FRACTION, MAX_PEAK_FRACTION = 0.1875, 0.5
 above the maximum, the attempt with the peak alone is skipped."""
 WHOLE = 0  # level of an attempt with all storages
 ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 13, 15, 11) for opening in (3, 0)))
-"""Level and branching order (an index into :data:`OPENING_WEIGHTS`) of each attempt. The *peak* is the
-storages that are live at a step with at least level / 16 of the target in live bytes."""
+"""Level and branching order (an index into :data:`OPENING_WEIGHTS`) of each attempt. The *peak*:
+all storages that are live at some step whose live bytes are at least level / 16 of the target."""
 MAX_WHOLE_STEPS = 16  # an attempt with all storages needs a mean live range of at most this many compressed steps
 MIN_NODES, NODES_PER_STORAGE = 64, (16, 5)
 """Nodes of an attempt: ``MIN_NODES``, plus 16 per 4 storages (peak only) or 5 per 4 storages (all storages)."""
-InArena = Callable[[int], int]  # extent or bound of a part of an arena → that of the arena
+InArena = Callable[[int], int]  # extent or bound of a part of an arena → the arena's
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -65,7 +65,7 @@ def exact_from(
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
     Further options: ``use_lns``, ``accept_near`` (end early if the extent is less than one alignment above the
-    bound). ``cols`` may be a part of the arena: ``in_arena`` turns its figures into those of the arena.
+    bound). ``cols`` may be a part of the arena: ``in_arena`` converts its extents and bounds to the arena's.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -118,10 +118,10 @@ def _pack_around_always_live(
 ) -> Packing:
     """Pack the always live storages below the others; move one of them to the top if that lowers the extent.
 
-    The always live storages divide the memory into bands, the same at every step. Every other storage is in one band.
-    Joining the bands does not raise the extent, so an optimal packing of the other storages gives an optimal result.
-    The storage with the most padding goes to the top, because the padding of the topmost storage is not part of the
-    extent. ``start`` is returned if its extent is lower.
+    In every packing, the always live storages divide memory into bands that are the same at each step. Every other
+    storage lies in one band. The bands can be stacked without raising the extent, so an optimal packing of the other
+    storages gives an optimal result. The always live storage with the most padding goes to the top, because padding
+    above the topmost storage does not count. ``start`` is returned if its extent is lower.
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
@@ -207,9 +207,9 @@ def pack_peak_first(cols: Columns, bound: Bound, goal: int, meter: Meter, notes:
 def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
     """Improve ``offset`` component by component; return the proven bound and whether the search is incomplete.
 
-    First, each component gets an equal part of the remaining nodes, in the order of descending bounds. It is skipped if
-    its extent is at most the bound, the goal or the extent of an earlier component. Then the component that has
-    the largest extent gets the remaining nodes, repeatedly, as long as it can improve.
+    First, each component gets an equal part of the remaining nodes, in the order of descending bounds. A component is
+    skipped if its extent is at most the bound, the goal or the extent of an earlier component. After that, the
+    component with the largest extent gets the remaining nodes, repeatedly, as long as it can improve.
     """
     goal, notes, log = request.goal, request.notes, request.log
     parts = _split(cols, whole, offset)
@@ -246,7 +246,7 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
 def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[Component]:
     """Return the components of the conflict graph, by descending bounds.
 
-    Storages before and after a birth are in different components if no live range or conflict crosses it.
+    Storages before and after a birth are in different components if no live range or conflict crosses this birth.
     """
     n, k = len(cols), len(cols.births)
     crossing = np.zeros(k + 1, dtype=np.int64)

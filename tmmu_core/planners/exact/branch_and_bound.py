@@ -1,8 +1,8 @@
 """Branch and bound: decide whether all units (:mod:`.search_model`) can be packed below a capacity.
 
-Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. First branch: the unit lies at its
-lowest offset. Second branch: the unit lies higher; its place at the lowest offset is a *hole* that another unit
-must overlap. Both branches form a *level*. After each decision, :mod:`.propagation` raises lower bounds of offsets.
+The search is depth first, from the bottom up. It chooses a unit under which no unplaced unit fits. In the first branch,
+the unit lies at its lowest offset. In the second, it lies higher, and its place at the lowest offset is a *hole* that
+another unit must overlap. Both branches form a *level*. Then :mod:`.propagation` raises lower bounds of offsets.
 
 At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
 to the latest of them. The lowest offsets determine the next unit; a branching order only breaks ties.
@@ -13,13 +13,13 @@ The search is deterministic and not recursive. :class:`Searcher` runs it on one 
 native library (``native/branch_and_bound.c``) or in plain Python (:class:`PlainSearch`), with the same nodes.
 
 A *branching order* ranks units with equal lowest offsets. Most orders are learned from conflicts of earlier attempts.
-The number of nodes that an order needs is heavy-tailed: an order that finds a packing mostly does so early. So attempts
-are many and short.
+The number of nodes that an order needs is heavy-tailed: an order that finds a packing mostly finds it early. So
+attempts are many and short.
 
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
-literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. The last packing adds an
-order: by offset, lowest first. A *learned* attempt first takes the units whose sections had the most conflicts in
-earlier attempts of its order (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay.
+literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. A packing that is found
+adds an order: by offset, lowest first. A *learned* attempt ranks first the units whose sections had the most conflicts
+in earlier attempts with the same order (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay.
 
 The node budgets of learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is *static*: it
 ignores the counts. The node budgets of static attempts double each round (geometric restarts). All numbers are
@@ -112,7 +112,7 @@ class PlainSearch(Propagation):
         if self.fixed[u] < 0:
             level = len(self.levels)
             self.levels.append(_Level(u, self.low[u], (len(self.events), len(self.placed), len(self.filled))))
-            for w in self.mates[u]:  # a smaller mate just below can swap with ``u``: the larger goes below
+            for w in self.mates[u]:  # adjacent mates can swap: only packings with the larger one below are searched
                 is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
                 if is_below and self.max_height[w] < self.max_height[u]:
                     return self.fail(DOMINATED, u, w)
@@ -270,7 +270,7 @@ class BranchingOrder:
         self.turn, self.learned_attempts, self.static_attempts = 0, 0, 0
         self.spent = 0  # nodes of all attempts
         self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
-        """Decayed conflicts per section, for each static order; after a packing, also for the order of the last one."""
+        """Decayed conflicts per section, for each static order, and for the order of the last packing, if any."""
         self._packing: list[int] = []  # offsets of the last packing
         self._successful: Attempt | None = None  # attempt that found the last packing, until it is repeated
         self._static: dict[tuple[int, int], I64] = {}
@@ -308,7 +308,7 @@ class BranchingOrder:
         self.learned_attempts += 1
         nodes = RESTART_NODES * luby(round_ + 1)
         most_failures = self.model.greatest(self._failures[order][self.model.section])
-        # Conflict counts in steps of a factor √2: a finer scale would rank by random differences.
+        # Counts are compared in steps of a factor √2: a finer scale would rank by random differences.
         failure_class = 2 * log2_fixed(1 + most_failures) >> 12
         rank = _ranks(np.lexsort((self._rank(direction, order), -failure_class)))
         return Attempt(rank, nodes, order)
@@ -331,7 +331,7 @@ class BranchingOrder:
         return outcome, max(nodes, 1), offset
 
     def follow_packing(self, offset: list[int]) -> None:
-        """Store the offset of each unit in a new packing, for the order of the last packing; reset its counts."""
+        """Store the offsets of a new packing for the order of the last packing, and reset the counts of this order."""
         self._packing = offset
         for direction in range(len(DIRECTIONS)):
             self._static.pop((direction, len(ORDERS)), None)
@@ -354,5 +354,5 @@ def _ranks(order: I64) -> I64:
 
 
 def weighted_ranks(log_traits: I64, weights: I64, noise: I64 | int = 0) -> I64:
-    """Return the rank of each unit by the weighted sum of its ``log_traits`` (4, n), plus ``noise``, greatest first."""
+    """Return the rank of each unit; rank 0 has the greatest weighted sum of ``log_traits`` (4, n) plus ``noise``."""
     return _ranks(np.argsort(-(weights @ log_traits + noise), kind="stable"))

@@ -1,4 +1,4 @@
-"""Search of components of the conflict graph: targets, restarts, choices of in-place reuse, and the stop rule."""
+"""Search a component of the conflict graph: targets, restarts, choices of in-place reuse, and the stop rule."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ TARGET_EIGHTHS = (3, 4, 5, 6, 7, 7, 7, 7)
 MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them is searched
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
 MIN_TURN_NODES = 5_000
-"""Minimum number of nodes between two turns; with fewer, large neighbourhood search begins after the last node."""
+"""Minimum nodes of such a part; with smaller parts, large neighbourhood search begins after the last node."""
 PATIENCE = 1 << 30  # a search below ``near`` ends after this many nodes × neighbour pairs without a smaller extent
 
 
@@ -62,7 +62,7 @@ class SearchRequest:
 
 
 class _Variant:
-    """A choice of in-place reuses, or the relaxation: its model, its proven bound, and the branching orders."""
+    """The model of a choice of in-place reuses, or the relaxation, with its proven bound and branching orders."""
 
     def __init__(self, model: Model, bound: int) -> None:
         self.model, self.bound, self.searcher = model, align_up(bound, model.grain), Searcher(model)
@@ -76,7 +76,7 @@ class _Variant:
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
-    """Return a model per consistent choice of reuses, greedy first; for many reuses, only this one and a relaxation."""
+    """Return a model per consistent choice of reuses, greedy first; of many, only the greedy one and a relaxation."""
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
         relaxation = search_model(cols, handoffs=False)
@@ -101,7 +101,7 @@ class Component:
 
     @property
     def bound(self) -> int:
-        """Proven bound: that of the relaxation if any, else the least of all variants; without variants, the first."""
+        """Proven bound: the relaxation's if any, else the least of all variants; without variants, ``first_bound``."""
         found = self.variants if self.relaxed is None else [self.relaxed]
         return min((each.bound for each in found), default=self.first_bound.bytes)
 
@@ -152,7 +152,7 @@ class Component:
             self.turn = 0  # number of attempts of branch and bound
             self.variants = [_Variant(model, low) for model in models] if is_small else []  # empty: too large to search
             self.relaxed = _Variant(relaxation, low) if is_small and relaxation is not None else None
-            self.relaxed_extent = self.extent  # least known extent of the relaxation; its bound cannot be higher
+            self.relaxed_extent = self.extent  # least known extent of the relaxation, which its bound cannot exceed
         request.log.proven_bound = proven
         search(self, request, budget)
         return max(proven, self.bound if self.bound > self.floor else 0)
@@ -220,7 +220,7 @@ class _LnsRuns:
     """Large neighbourhood search of a component's first variant, if the extent is near its bound or the goal."""
 
     def __init__(self, component: Component, request: SearchRequest, nodes: int, turns: int) -> None:
-        """``nodes``: those of branch and bound; ``turns``: number of runs made between its parts."""
+        """``nodes``: budget of branch and bound; ``turns``: runs already made between parts of it."""
         self.component, self.request, self.turns = component, request, turns
         model = component.variants[0].model
         self.grain, full = model.grain, lns.FULL_BUDGET_UNITS
@@ -256,7 +256,7 @@ class _LnsRuns:
         left, planned = meter.left(iterations + 1), lns.PLANNED_RUNS * self.normal
 
         def watch(done: int) -> bool:
-            """Return whether to continue. The node limit is tested here: ``iterations`` also sets the cooling."""
+            """Return whether to continue. The node limit is tested here, as ``iterations`` also sets the cooling."""
             nodes = first + (self.done + done) * (last - first) // planned
             return done < left and meter("exact", min(nodes, last), last)
 

@@ -1,15 +1,15 @@
 """Iterations of the large neighbourhood search: destroy part of a packing and repair it.
 
-A packing lies below a capacity and omits some units. *Ruin and recreate* (Schrimpf et al. 2000; adjacent removal as
-in Christiaens and Vanden Berghe 2020) changes it: choose a unit, mostly an omitted one, and a point of its lifetime;
-remove the units nearest to that point in time and bytes; reinsert the removed and the omitted units one by one. The
-result is accepted if the cost of its omitted units is below a limit: the current cost plus a random allowance, drawn
-before the repair (simulated annealing). The repair ends when the cost reaches this limit.
+A packing lies below a capacity and omits some units. *Ruin and recreate* (Schrimpf et al. 2000; adjacent removal as in
+Christiaens and Vanden Berghe 2020) changes it: choose a unit, mostly an omitted one, a time in its lifetime and an
+offset; remove the units nearest to this point; reinsert the removed and the omitted units one by one. The result is
+accepted if the cost of its omitted units is below a limit: the current cost plus a random allowance, drawn before the
+repair (simulated annealing). The repair ends when the cost reaches this limit.
 
-Placed units have no offsets, only an order: of two units that conflict, one is below the other. The lowest end of a
-unit is the longest path from the bottom; its highest offset is the capacity less the longest path from the top (heads
-and tails, Balas 1969). A gap for a unit is between two neighbours in that order: units below the gap are at their
-lowest offsets, units above it at their highest. A unit is inserted into a gap that is large enough; the others move
+Placed units have no offsets, only an order: of two units that conflict, one is below the other. If all units in this
+order are stacked from the bottom, each has its lowest end; if they are stacked from the capacity downwards, each has
+its highest offset (heads and tails, Balas 1969). A gap for a unit lies between the lowest ends of the units below it
+and the highest offsets of the units above it. A unit is inserted into a gap that is large enough; the other units move
 apart (insertion: Werner and Winkler 1995).
 
 All arithmetic is on integers, with a permuted congruential generator (O'Neill 2014): the iterations are the same on
@@ -146,7 +146,7 @@ class Search:
         return sum(self.omission_cost(i, self.size[i] - room) for i, room in zip(omitted, widest, strict=True))
 
     def destroy(self, mean_destroyed: int) -> tuple[list[int], list[int]]:
-        """Return the units to reinsert (the nearest to a random centre, and the omitted ones) and those that stay."""
+        """Return the units to reinsert (the nearest to a random centre, and the omitted ones) and the other units."""
         random = self.draw()
         count = 1 + random % (2 * mean_destroyed)
         bottom = self.sort_placed(random >> 20 & 3)
@@ -171,7 +171,7 @@ class Search:
         return [*self.omitted, *nearest], [i for i in self.packing.order if i not in removed]
 
     def sort_placed(self, by: int) -> I64:
-        """Sort placed units by position unless ``KEEP_ORDER``. Return positions up to ``SCALE``; −1: omitted, fixed."""
+        """Sort placed units by position unless ``KEEP_ORDER``. Return positions up to ``SCALE``; omitted, fixed: −1."""
         order, low_end, high_offset = self.packing
         twice = {}  # unit → 2 × its position
         for i in order:

@@ -3,24 +3,24 @@
 A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
 * a unit is placed at ``a``: a neighbour that must end above ``a`` starts at or above the unit's end (``BY_UNIT``);
-* a unit has a *hole*, which another unit must overlap (fill): the unit lies above the lowest filler (``BY_HOLE``);
+* a unit has a *hole*, which another unit must fill (overlap): the unit lies above the lowest of these (``BY_HOLE``);
 * only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
 * two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
 
 Each raise is rounded up to the next aligned offset at which the unit overlaps no fixed unit.
 
 A conflict is a unit that ends above the capacity or lies above its fixed offset, a section whose lowest offset plus
-open bytes exceeds its ceiling (section bound), or a hole that no unit fills. :mod:`.branch_and_bound` adds two kinds.
+open bytes exceeds its ceiling (section bound), or a hole that no unit can fill. :mod:`.branch_and_bound` has two more.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
 and collects claims of the form "this unit lies at n or above", one per unit. If an event made a claim true, the claims
-that caused the event replace the claim, and the decision level behind the event joins the nogood. A claim that was true
-before the event stays.
+that caused the event replace the claim; if a decision caused the event, its level joins the nogood. A claim that was
+true before the event stays.
 
-The raises hold in a packing of least Σ height · offset, among those that fit and satisfy the decisions:
+The raises need not hold in all packings that satisfy the decisions, only in one of least Σ height · offset:
 
-* first branch: no other unit overlaps the place of u at ``a``. Then u lies at most at ``a`` (it could be moved down
-  otherwise), and a neighbour that ends above ``a`` starts at or above the end of u;
+* first branch: no other unit overlaps the place of u at ``a``. So u is at ``a`` or below (otherwise it could be moved
+  down), and a neighbour that ends above ``a`` starts at or above the end of u;
 * second branch: some unit overlaps this place (a hole).
 """
 
@@ -258,7 +258,7 @@ class Propagation:
     def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
         """Add claims that prove: every unit that can fill the hole (offset, level) ends at ``need`` or above.
 
-        If ``need`` is FAR, they prove that no unit can fill it. ``now``: number of the explained event.
+        If ``need`` is FAR, the claims prove that no unit can fill it. ``now``: number of the explained event.
         """
         at, level = hole
         self._add_level(level)

@@ -2,7 +2,7 @@
 
 A *section* is a maximal set of storages that are live at one step, a pair that conflicts at any time (must not alias,
 in-place reuse not taken), or a storage that is never live. A *unit* is a storage, or a chain of storages joined by
-in-place reuse; one of its storages is in each of its sections, and gives its height there in bytes.
+in-place reuse. In each of its sections, a unit has one storage; the bytes of this storage are its *height* there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -168,7 +168,7 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     for u, members in enumerate(units):
         for i in members:
             unit_of[i] = u
-    # A set of live storages is maximal if one of them dies before the next birth, or at it.
+    # A set of live storages is maximal if one of them dies at or before the next birth.
     dies = np.zeros(len(cols.births) + 1, dtype=bool)
     dies[cols.part_hi] = True
     moments = np.flatnonzero(dies[1:])  # the compressed steps of the maximal sets
@@ -176,8 +176,8 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     count = np.searchsorted(moments, cols.part_hi) - begin
     storage = np.repeat(cols.storage_of_part, count)
     section = np.arange(len(storage)) - np.repeat(np.cumsum(count) - count - begin, count)
-    # Other sections: storages without live steps, which are in no set above but need an offset, and pairs of storages
-    # of two units that conflict at any time. Sections are sorted by (compressed step, kind, number).
+    # Other sections: each storage without live steps (no set above has it, but it needs an offset), and each pair of
+    # storages of two units that conflicts at any time. Sections are sorted by (compressed step, kind, number).
     others: list[tuple[int, ...]] = [(i,) for i in np.flatnonzero(np.diff(cols.part_of) == 0).tolist()]
     keys = [(0, 2, i) for (i,) in others]
     for i in range(len(cols)) if cols.extra_conflicts else ():

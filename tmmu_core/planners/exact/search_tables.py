@@ -37,7 +37,7 @@ class Tables(NamedTuple):
     first: I64  # (m + 1,): first position of each section in row 0 of ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit: units of equal sections and alignment, each of one aligned height; empty if any unit is fixed."""
+    """Mates by unit: same sections and alignment, one aligned height in all sections; empty if any unit is fixed."""
     wall: I64
     """(w, 3), by unit u: begin and end of a fixed unit in a section of u, and the height of u in this section."""
 
@@ -47,7 +47,7 @@ class State(NamedTuple):
 
     unit: I64  # (12, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64
-    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, whether queued, number of failures,
+    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, 1 if queued, number of failures,
     and ``CEILING``: the highest padded end of a unit within the capacity."""
     order: I64  # (3, r): row 0: entries by section, unplaced first; row 1: position per entry; row 2: units in row 0
 

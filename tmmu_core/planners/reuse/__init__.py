@@ -29,11 +29,11 @@ WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive s
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Return the placement of least reuse cost found, with a proven bound; without reuse terms, that of ``auto``.
+    """Return the placement of least reuse cost found, with a proven bound. Without reuse terms, call ``auto``.
 
     Options: ``rounds`` of each local search (see :data:`LARGE_FACTOR`), ``work`` of the exhaustive search (see
-    :data:`WORK`), ``max_nodes`` (:class:`.Meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no fitting
-    placement was found, ``InvalidIrShapes`` (reason ``constraints``) for constraints that contradict each other.
+    :data:`WORK`), ``max_nodes`` (:class:`.Meter`; a local search counts as one node). Raises ``ArenaTooSmall`` if no
+    fitting placement was found, ``InvalidIrShapes`` (reason ``constraints``) if constraints contradict each other.
     """
     meter = Meter.of(progress, options)
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
@@ -93,7 +93,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def _with_in_place_reuse(problem: Problem, offset: U64 | I64 | None) -> Problem:
-    """Return the problem with the in-place reuses that occur at these offsets (−1: not placed) as colocations."""
+    """Return the problem with a colocation for each in-place reuse that these offsets contain (−1: not placed)."""
     if problem.handoff_from is None or offset is None:
         return problem
     source, terms = problem.handoff_from, problem.reuse or ReuseTerms()

@@ -1,19 +1,19 @@
 """Lower bounds of the reuse cost: from cliques, and by exhaustive search of a few units.
 
-In a clique, every two units conflict or have a penalty. Unit sizes are rounded up to the least alignment and counted in
-cells. If all alignments divide the greatest common divisor of the sizes, fixed offsets and ends of reserved ranges, the
-cell size is this divisor: rounding all offsets down to whole cells violates no constraint and makes no further pair
-overlap. If not, the cell size is the least alignment if it divides the ends of all reserved ranges, else 1. If ``m``
-units cover a cell, ``m (m − 1) / 2`` pairs overlap in it, which is convex in ``m``. Units with S cells in total that
-lie in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps; ``q = S // B``. A pair overlaps in at most
-as many cells as its smaller unit has, and pays its penalty once. The bound adds the penalties of pairs, by rising cost
-per overlap, until the pairs have this number of overlaps. The last penalty counts in part. Bounds of cliques add up if
-no penalty counts in two cliques.
+In a clique, every two units conflict or have a penalty, so overlaps cost. Memory is divided into cells; unit sizes are
+rounded up to the least alignment. Let g be the greatest common divisor of the sizes, fixed offsets and ends of reserved
+ranges. If all alignments divide g, a cell has g bytes: rounding all offsets down to whole cells violates no constraint
+and adds no overlap. If not, a cell has the least alignment if it divides the ends of all reserved ranges, else 1 byte.
+If m units cover a cell, m (m − 1) / 2 pairs overlap in it, which is convex in m. So units of S cells in total in B free
+cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps, with ``q = S // B``. A pair overlaps in at most as many
+cells as its smaller unit has, and pays its penalty once. The bound adds penalties, the cheapest per overlap first,
+until their pairs can have this many overlaps; the last counts in part. Bounds of cliques add up if no penalty counts in
+two cliques.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Units without a fixed offset can be moved down one by one,
 without a new costly overlap, until each is at 0, at the end of a reserved range or at the end of a neighbour, rounded
 up to its alignment. Only these offsets are tried. The search solves the last unit, then the last two units, and so on.
-Each least cost is a lower bound in the larger problems. The C form, ``native/reuse.c``, visits the same nodes.
+Each least cost is a lower bound in the next, larger problems. The C form, ``native/reuse.c``, visits the same nodes.
 """
 
 from collections import Counter
@@ -277,7 +277,7 @@ class Search:
         return begin + (end - begin + 1) // 2 if self.is_mirrored else end
 
     def find(self, first: int, upper: int, nodes: int) -> None:
-        """Set ``best``, and ``found`` to a row of ``table`` per unit: empty if no cost is below ``upper``."""
+        """Set ``best``, and ``found``: the row of ``table`` of each unit; empty if no cost is below ``upper``."""
         self.nodes, self.best, self.trail, self.found = nodes, upper, [0] * self.unit_count, list[int]()
         self._place(first, 0, np.zeros(self.total, np.int64), first, self._limit(first))
 

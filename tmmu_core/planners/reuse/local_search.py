@@ -1,14 +1,14 @@
 """Local search for placements of least reuse cost, on units and the edges between them.
 
 Colocated buffers (at the same offset) are one unit. Two units have a hard edge if members must not share a byte (live
-together, or separated), and an edge for each reuse penalty between members. An edge has the sizes of both members: it
-is active if ``[a, a + own_size)`` and ``[b, b + other_size)`` overlap; ``a`` and ``b`` are the offsets of the units.
+together, or must not alias), and an edge for each reuse penalty between members. An edge has the sizes of both members:
+it is active if ``[a, a + own_size)`` and ``[b, b + other_size)`` overlap; ``a`` and ``b`` are the offsets of the units.
 All members begin at the offset of their unit, so one hard edge with the largest sizes is enough for two units.
 
 The search is ruin and recreate (Schrimpf et al. 2000). A round removes a few units, mostly connected ones. The first
-one is unplaced or has an active penalty, if six random draws find such a unit. Each unit is placed at the lowest of its
-cheapest offsets. A result that places more units is accepted, and one that places as many if its cost rises by at most
-a random number up to a threshold that falls to 0. The C form, ``native/reuse.c``, returns the same result.
+one is unplaced or has an active penalty, if six random draws find such a unit. Each unit is then placed at the lowest
+of its cheapest offsets. The result is accepted if it places more units. If it places equally many, its cost may rise by
+a random number, up to a threshold that falls to 0. The C form, ``native/reuse.c``, returns the same result.
 """
 
 from collections.abc import Iterator
@@ -114,7 +114,7 @@ def _check_sums(problem: Problem, terms: ReuseTerms, fixed: list[int]) -> None:
 
 
 def reuse_model(problem: Problem) -> ReuseModel:
-    """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset apply.
+    """Return the model of a problem. Storages without bytes have no edges; their alignments and fixed offsets apply.
 
     Raises ``AllocationOverflow`` if a sum of byte counts or of costs exceeds 2^61.
     """
