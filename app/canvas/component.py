@@ -85,7 +85,7 @@ class _Arrays:
         return ["json", self._append(data), len(data)]
 
     def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
-        """Store a code per value. Return ``{codes: position, names: value of each code}``, first those of ``order``."""
+        """Store a code per value (``order``: first values). Return ``{codes: position, names: value of each code}``."""
         codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
         return {"codes": self.add([codes[value] for value in values]), "names": list(codes)}
 
@@ -248,7 +248,7 @@ def _json(value: Any) -> bytes:
 def canvas_script(variable: str = PLAN) -> str:
     """Return JavaScript that sets a global variable of :data:`MAIN_MODULES` if it is not defined."""
     module = MAIN_MODULES[variable]
-    parts = []  # a constant per module with its exports; imports become reads of constants
+    parts = []  # a constant per module, which has the exports of the module; an import reads this constant
     for name, text in ordered(sources(), module):
         exported = [*_EXPORT.findall(text)]
         for names in _EXPORT_LIST.findall(text):

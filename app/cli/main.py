@@ -77,7 +77,7 @@ class Command(TyperCommand):
             for file, use in others.items():
                 if os.path.realpath(file) == os.path.realpath(output):
                     raise UsageError(f"the output {output} is {use}, {file}.", "Write to another file.")
-            if self.name != "export" and not os.path.isdir(os.path.dirname(output) or "."):  # c-project creates its own
+            if self.name != "export" and not os.path.isdir(os.path.dirname(output) or "."):  # export creates one
                 raise UnwritableOutput(f"{output} cannot be written: its folder does not exist.", "Create the folder.")
         return super().invoke(ctx)
 

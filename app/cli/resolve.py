@@ -45,10 +45,10 @@ OPERATORS |= {"apply": "UML_OS.TMMU.ApplyPlan_v1", "export": "UML_OS.TMMU.MapToV
 class Resolved:
     """The plan of a file: computed by this command, or read from the file (a *finished plan*) and verified."""
 
-    name: str  # of the file, or the reference of a stored plan
+    name: str  # name of the file, or reference of a stored plan
     plan: Plan
     result: PlanningResult | None = None  # ``None`` for a finished plan
-    trace: Trace | None = None  # of the file, if it contains one
+    trace: Trace | None = None  # the trace in the file, if the file contains a trace
     whole_hash: bytes | None = None  # the ir_hash of the whole graph for the plan of a rank; else ``None``
     verdict: Verdict | None = None  # verdict on a finished plan, or on the offsets of an instance; else ``None``
     ignored: tuple[str, ...] = ()  # planning options without effect, because the plan is finished

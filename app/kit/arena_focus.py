@@ -18,7 +18,7 @@ def arena(shown: Shown) -> str:
 
 
 def drawn_arena(plan: Plan, default: str = "") -> str | None:
-    """Return the chosen arena, else ``default`` or the main arena. ``None``: all are chosen, or the plan has none."""
+    """Return the chosen arena, else ``default`` or the main arena. ``None``: all arenas, or a plan without arenas."""
     chosen = state.choice().arena
     if chosen == ALL_ARENAS:
         return None
@@ -26,7 +26,7 @@ def drawn_arena(plan: Plan, default: str = "") -> str | None:
 
 
 def follow_selection(plan: Plan, default: str = "") -> str | None:
-    """Choose the selected tensor's arena if no arena is chosen and the drawn one lacks it. Return the drawn arena."""
+    """If no arena is chosen and the drawn arena lacks the selected tensor, choose its arena. Return the drawn arena."""
     row, shown = plan.row_of.get(state.choice().selected), drawn_arena(plan, default)
     if row is not None and not state.choice().arena and (name := plan.arenas[plan.arena[row]].name) != shown:
         state.choose(arena=name)

@@ -19,7 +19,7 @@ LINE = "#7d8896"  # grey with enough contrast on light and dark backgrounds
 FAINT = "rgba(125,136,150,0.22)"
 BAD = "#D55E00"
 LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}  # above the plot
-FEW_TICKS = 10  # length up to which an axis has a tick at each whole number; Plotly would add ticks at fractions
+FEW_TICKS = 10  # an axis up to this length gets a tick at each whole number: Plotly would add ticks at fractions
 LABEL_HEIGHT = 14  # height of a tick label in pixels
 
 

@@ -26,7 +26,7 @@ def component(name: str, script: str) -> Any:
 
 @cache
 def canvas_component(variable: str) -> Any:
-    """Return the Streamlit component of a main module of :mod:`app.canvas.component`."""
+    """Return the Streamlit component of a main module. ``variable``: key of ``MAIN_MODULES`` in ``component.py``."""
     script = f"{canvas_script(variable)}export default globalThis.{variable}.streamlit;\n"
     return st.components.v2.component(variable, js=script)
 

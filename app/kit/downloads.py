@@ -84,7 +84,7 @@ def command_files(shown: Shown) -> dict[str, bytes]:
 
 def _command_request(shown: Shown) -> PlanRequest:
     request = request_of(shown.choice, shown.opened)
-    # Without --planner, the offsets in the file are used.
+    # Only without --planner, ``tmmu plan`` uses the offsets in the file.
     return request.but(planner=None, options={}) if request.planner == GIVEN else request
 
 
@@ -199,5 +199,5 @@ def _project(shown: Shown) -> bytes:
     render = partial(build_render_plan, shown.plan, module_prefix=shown.plan.ir_name or "model")
     try:
         return zipped(c_project(render(constants)))
-    except RenderIncomplete:  # the plan writes to constants, or contains only a rank's share of the constants
+    except RenderIncomplete:  # omit the constants: the plan writes to them, or has only a rank's share of them
         return zipped(c_project(render()))

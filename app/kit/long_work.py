@@ -45,7 +45,7 @@ def progress(job: Job[Any], title: str, *, follow: bool = False, cancel: Cancel 
             label = "Stop and keep the best plan" if job.what in ("planning", "making it fit") else "Stop"
             label = "Stopping …" if job.stopped_for else label
             st.button(label, key="stop-job", on_click=cancel or Job.stop, args=(job,), disabled=bool(job.stopped_for))
-        improvements = [found for found in job.found if isinstance(found, tuple)]  # of planning: (arena, point)
+        improvements = [found for found in job.found if isinstance(found, tuple)]  # planning reports (arena, point)
         if not improvements:
             return
         arena, last = improvements[-1]

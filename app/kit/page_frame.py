@@ -29,11 +29,11 @@ TENSORS_DRAWN_PER_SECOND = 250_000  # in a browser
 
 
 def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown:
-    """Draw the frame and return the plan of the choice or, after an error, :func:`_substitute`. Without a plan, stop.
+    """Draw the frame and return the plan of the choice; after an error, :func:`_substitute`. Without a plan, stop.
 
     ``allows_digest``: also return a digest. ``shows_last_plan``: while a job runs, return the last valid plan, dimmed.
     """
-    with st.container(key="drop"):  # hidden; ``address.js`` passes files to it that are dropped anywhere on the page
+    with st.container(key="drop"):  # hidden; it gets the files that ``address.js`` sees dropped anywhere on the page
         toolbar.draw_upload("Dropped files", "drop")
     choice = state.choice()
     opened = _open(choice, shows_last_plan)

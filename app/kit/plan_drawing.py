@@ -42,7 +42,7 @@ def _origin(shown: Shown) -> Origin:
 
 
 def arenas_end_to_end(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the arenas from the bottom to the top of a common memory: those without reuse come first."""
+    """Return the names of the arenas in a common memory, bottom first. Arenas without reuse are below the others."""
     return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
 
 

@@ -170,7 +170,7 @@ def long_idle_button(shown: Shown) -> None:
 
 
 def pick_layer(shown: Shown) -> None:
-    """Draw the menu that marks a layer, if the plan has several. The table of tensors lists only the marked layer."""
+    """Draw the menu that marks a layer, if there are several. The table of tensors lists only the marked layer."""
     chosen = layer_of(state.choice().marked)
     origins = plan_rows.origins(shown)
     if origins is None or not origins.modules.known_by:

@@ -28,7 +28,7 @@ MIN_NAMED_WIDTH, MIN_NAMED_HEIGHT = 46, 13  # pixels; a smaller box has no name
 OVER = "#D55E00"  # colour of bytes above the capacity
 
 
-THEMES: dict[Theme, dict[str, str]] = {  # ground: around the drawing area; panel: in it; ink: lines and marks
+THEMES: dict[Theme, dict[str, str]] = {  # colours: ground around the drawing area, panel inside, ink of lines and marks
     "light": {"ground": "#ffffff", "panel": "#f4f6f8", "ink": "#111111", "text": "#333c45"},
     "dark": {"ground": "#0e1117", "panel": "#1a2029", "ink": "#f2f4f6", "text": "#d7dde3"},
 }
@@ -102,7 +102,7 @@ def arena_picture(
 
     In a map, bytes above the capacity are orange. ``colour_of``: row → colour (default: by role).
     At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` the first written.
-    Hashed addresses are far apart; their slots are drawn one after another. Raises ``KeyError`` for an unknown arena.
+    Slots at hashed addresses are far apart, so they are drawn one above another. Raises ``KeyError`` (unknown arena).
     """
     plan = in_memory(plan)
     summary = plan.arena_of[arena]
@@ -224,7 +224,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     anchor, shift = ("end", -8) if peak_x > sheet.width * 0.7 else ("start", 8)
     levels = [(ledger.extent, ""), (peak, "2 3"), (capacity, "7 5")]
     labelled = [0, ledger.extent]
-    if min(ledger.extent - peak, peak) / top * sheet.area[1] > 14:  # else the label of the peak overlaps one of these
+    if min(ledger.extent - peak, peak) / top * sheet.area[1] > 14:  # else the label of the peak overlaps another label
         labelled.append(peak)
     axis = "steps at which a range begins or ends" if len(ledger.live) < plan.steps else "step"
     if len(rows) < len(ledger.live):

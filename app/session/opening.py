@@ -169,7 +169,7 @@ def source_of(run: Run) -> str:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """Return ``(name, bytes)`` of a file, or of a folder's PyTorch snapshots, else XLA modules. Raises ``OSError``."""
+    """Return ``(name, bytes)`` of a file; of a folder, its snapshots, else its XLA modules. Raises ``OSError``."""
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):
@@ -219,7 +219,7 @@ class Shelf:
         base_name = visible(name.replace("\\", "/").rpartition("/")[2])[-MAX_NAME_LENGTH:]  # without folders
         name = "file" if base_name.strip(". ") == "" else base_name
         digest = hashlib.sha256(data).digest()
-        key = digest.hex()[:16]  # of a file of the server: its link works after a restart
+        key = digest.hex()[:16]  # not secret for a file of the server, so that its link works after a restart
         if owner != visitors.SERVER:
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
             with_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))

@@ -113,7 +113,7 @@ def first_difference(left: Shown, right: Shown, arena: str) -> why_offset.Placem
     """Return the first different placement of two plans; ``None`` if all are equal or a plan lacks the arena."""
     a, b = placement_order(left, arena), placement_order(right, arena)
     have_same_key = a.by == b.by and a.is_known and b.is_known
-    orders = (a.storages, b.storages) if have_same_key else None  # None: by first write
+    orders = (a.storages, b.storages) if have_same_key else None  # None: compare by first write
     return why_offset.first_different_placement(left.plan, right.plan, arena, orders, a.by)
 
 

@@ -72,7 +72,7 @@ def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str
         sources_before = {source for source, _ in shelf().names()}
         source = shelf().put(name, data)
         if source not in sources_before:
-            job_table().forget(("open", source))  # a link may have named the file before it was opened
+            job_table().forget(("open", source))  # a page with a link to the file may have failed before
         try:
             if len(data) < MIN_BYTES_FOR_WORKER:  # the page that shows a larger file reads it, with its progress
                 open_source(source)
@@ -148,7 +148,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
 def repeatable_choice(job: Job[Shown], choice: Choice) -> Choice | None:
     """Return a choice with the node limit that a stopped search reached, and cache the job under this choice.
 
-    Return ``None`` if the search was not stopped. Raises ``TaskNotFinished`` if only another visitor stopped it.
+    Return ``None`` if no search was stopped. Raises ``TaskNotFinished`` if only other visitors stopped the search.
     """
     planned_choice = job.result().choice
     if planned_choice.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
@@ -200,7 +200,7 @@ def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash
-    quick_request = request_of(full, opened).but(planner=DEFAULT_PLANNER, options={})  # for hashes and graph
+    quick_request = request_of(full, opened).but(planner=DEFAULT_PLANNER, options={})  # only hashes and graph matter
     quick = make.make_plan(planning_input(opened), quick_request, lambda *_: True, over_limits=True)
     if any(getattr(quick.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
         return False
@@ -223,7 +223,7 @@ def baseline_of(choice: Choice) -> Choice | None:
         return choice.but(**{kind: value})
     if kind == "order":
         return choice.but(order=None)
-    query = dict(parse_qsl(value.partition("#")[0].split("?", 1)[-1]))  # of a link, or only its query
+    query = dict(parse_qsl(value.partition("#")[0].split("?", 1)[-1]))  # the value is a link or a query
     if kind == "link" and "graph" in query:
         return from_query(query)[0]
     graph_fields = ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")
@@ -231,7 +231,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields that select ``planner``. Replaced offsets of a file become the baseline, if none is set."""
+    """Return the fields that select ``planner``. Without a baseline, replaced offsets of a file become the baseline."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 
@@ -248,7 +248,7 @@ def minimise_option(choice: Choice, planner: str) -> dict[str, Any]:
 
 
 def minimising(choice: Choice, planner: str) -> Choice:
-    """Return the choice with another planner, which also minimises a plan that fits: then sizes are comparable."""
+    """Return the choice with another planner. It continues once the plan fits, so that sizes are comparable."""
     other = choice.with_planner(planner)
     return other.but(options={**other.options, **minimise_option(choice, planner)})
 

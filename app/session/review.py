@@ -93,7 +93,7 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def current() -> Review:
-    """Return the review of the open file: the stored one, which all visitors share, else that of the session."""
+    """Return the review of the open file: the stored review, which all visitors share, else the session's review."""
     source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
     if (stored := with_store(lambda store: store.file(f"review:{source}"))) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
@@ -101,7 +101,7 @@ def current() -> Review:
 
 
 def fault() -> TmmuError | None:
-    """Return why the stored review cannot be read; ``None`` if it can be read, or without a store."""
+    """Return the error of reading the stored review; ``None`` if it can be read, or without a store."""
     try:
         if (store := opening.store()) is not None:
             store.file(f"review:{state.choice().source}")
@@ -130,7 +130,7 @@ def sign(author: str) -> None:
 
 
 def merged(first: Review, second: Review) -> Review:
-    """Return notes, views and the later decision (on one day, the second) of two reviews, without deleted entries."""
+    """Merge two reviews, without deleted entries. The later decision stays; of two on one day, that of ``second``."""
     deleted = tuple(dict.fromkeys((*first.deleted, *second.deleted)))
     decisions = [d for d in (second.decision, first.decision) if d is not None and d.digest not in deleted]
     return Review(
@@ -186,7 +186,7 @@ def add_view(name: str) -> None:
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return the fields of the choice that a bookmark sets. The file is kept, the moves only with an equal baseline."""
+    """Return the fields of the choice that a bookmark sets. The file stays; the moves stay if the baseline is equal."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
     changes = {name: value for name, value in vars(chosen).items() if name not in _SERVER_KEYS.values()}
     return changes | ({"moves": state.choice().moves} if chosen.baseline == state.choice().baseline else {})

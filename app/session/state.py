@@ -29,7 +29,7 @@ class Session:
     redirect: str = ""  # page to switch to after the callbacks of this run
     has_unchecked_link: bool = False  # the link may name items that the plan does not have
     last_valid: Choice | None = None  # the last choice that could be planned
-    previous: Choice | None = None  # last valid choice with another request; ``None`` if it had another file
+    previous: Choice | None = None  # last valid choice with another request; ``None`` if that choice had another file
     uploads: int = 0  # number of uploads; part of the key of an upload widget, because a new key empties the widget
 
 
@@ -39,7 +39,7 @@ def session() -> Session:
 
 
 def begin(sources: tuple[str, ...] = ()) -> bool:
-    """If this is the session's first run, read the link, open ``sources`` unless it names a graph, and return true."""
+    """In a session's first run, read the link, open ``sources`` unless the link names a graph, and return true."""
     if _SESSION in st.session_state:
         return False
     query = st.query_params.to_dict()
@@ -62,7 +62,7 @@ def choice() -> Choice:
 
 
 def choose(**changes: Any) -> None:
-    """Change fields of the choice, and reset those that depend on a changed file, request, baseline or selection."""
+    """Change fields of the choice; reset each field that depends on a changed file, request, baseline or selection."""
     current, old = session(), choice()
     if "baseline" in changes:
         changes = {"moves": "", **changes}
@@ -76,7 +76,7 @@ def choose(**changes: Any) -> None:
         new = new.but(**{name: None for name in ("step", "replayed", "span") if name not in changes})
         current.error_cards = []
     if new.selected not in ("", old.selected) and "arena" not in changes and new.arena != ALL_ARENAS:
-        new = new.but(arena="")  # see ``arena_focus.follow_selection``
+        new = new.but(arena="")  # then ``arena_focus.follow_selection`` chooses the arena
     current.choice = new
 
 
@@ -130,7 +130,7 @@ def bind(name: str, value: Any, on_change: Callable[[Any], None] | None = None) 
 
 
 def listeners(key: str, callbacks: Mapping[str, Callable[[Any], None]]) -> dict[str, Callable[[], None]]:
-    """Return arguments for a Streamlit component: they pass the value of each event to its callback."""
+    """Return handlers for the events of a Streamlit component. A handler passes the event's value to the callback."""
 
     def handle(event: str) -> None:
         message = (raw(key) or {}).get(event)

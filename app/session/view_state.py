@@ -46,7 +46,7 @@ class Choice(PlanRequest):
     swapped: bool = False  # whether Compare shows the baseline as the candidate and vice versa
     tab: str = ""  # view of a page; empty or a view of another page: the first view
     view: str = "map"
-    colour: str = ""  # colour scheme; empty: slots in the slot view, else that of palette.default_scheme
+    colour: str = ""  # colour scheme; empty: slots in the slot view, else palette.default_scheme()
     selected: str = ""  # tensor id
     search: str = ""  # search text of Graph and of the table of tensors
     marked: str = ""  # ``witness`` (of the lower bound), ``late`` (long idle) or ``layer:<name>``
@@ -60,7 +60,7 @@ class Choice(PlanRequest):
     closed: str = ""  # modules that the user closed in Graph
     arena: str = ""  # shown arena; "*": all arenas; empty: ``main_arena`` of the plan
     shard: str = ""  # shard spec of the view Ranks as JSON; empty: the first preset
-    selected_rank: int | None = None  # in the view Ranks; None: the rank with the largest plan
+    selected_rank: int | None = None  # rank in the view Ranks; None: the rank with the largest plan
     dim: str = ""  # dimension of the view Shapes; empty: the first dimension
     model: str = ""  # model of the view History; empty: the first model
     branch: str = ""  # branch of the view History; empty: main, or the branch of the latest run
@@ -99,7 +99,7 @@ _MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots 
 
 
 def to_query(choice: Choice) -> dict[str, str]:
-    """Return the query of a link: the graph (servers start with different ones), and each field not at its default."""
+    """Return the query of a link: the graph, because servers have different defaults, and each non-default field."""
     query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in option_texts(choice).items()}
     for field in _VIEW_FIELDS:
         value = getattr(choice, field.name)

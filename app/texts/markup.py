@@ -42,7 +42,7 @@ def esc(text: object) -> str:
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """Return ``html`` with ``query`` added to each tensor link, except the tensor that ``query`` selects."""
+    """Return ``html`` with ``query`` added to each tensor link. A link still selects its own tensor."""
     kept = urlencode({key: text for key, text in query.items() if key != "tensor"}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(kept)}&amp;tensor=') if kept else html
 

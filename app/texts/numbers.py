@@ -60,7 +60,7 @@ def grouped(text: object) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return ``part / whole`` in percent: ``10.4 %``, ``50 %``, ``<0.1 %``; ``unknown`` if only ``whole`` is 0."""
+    """Return ``part / whole`` in percent: ``10.4 %``, ``50 %``, ``<0.1 %``; ``unknown`` for n / 0, n ≠ 0."""
     if whole == 0:
         return "0 %" if part == 0 else UNKNOWN
     units, tenths = divmod((abs(part) * 2000 + whole) // (2 * whole), 10)  # rounded to 0.1 %, halves up

@@ -74,7 +74,7 @@ def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
 def row_colours(
     plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
 ) -> Callable[[int], str]:
-    """Return row → colour in a scheme; the colours of roles for another scheme, or without the data that it needs."""
+    """Return a function from row to colour for a scheme; for another scheme, or without its data, colour by role."""
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and operators is not None:

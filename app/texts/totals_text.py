@@ -64,7 +64,7 @@ def arena_rows(plan: Plan, status_text: Callable[[str], str] = str) -> list[list
 
 
 def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
-    """Return ``(name, change)`` of each total of two plans; "–" is the reuse cost of a plan without one."""
+    """Return ``(name, change)`` of each total of two plans; "–" if a plan has no reuse cost."""
     old, new = dict(rows(before)), dict(rows(after))
     return [(name, numbers.change(old.get(name, "–"), new.get(name, "–"))) for name in old | new]
 

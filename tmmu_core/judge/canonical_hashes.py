@@ -83,7 +83,7 @@ def ir_object(graph: Graph) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return field → default of a struct type. A required field has ``NODEFAULT``, a field with a factory ``{}``."""
+    """Return the default of each field of a struct type: ``NODEFAULT`` if required, ``{}`` if it has a factory."""
     fields = msgspec.structs.fields(kind)
     return {f.name: {} if f.default_factory is not msgspec.NODEFAULT else f.default for f in fields}
 
@@ -111,10 +111,10 @@ def plan_hash(header: list[Any], token: bytes, slot_rows: Iterable[SlotRow], add
 
 
 def layout_hash(slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]) -> bytes:
-    """Return ``H(["tmmu_layout_v1", [slot rows, address rows]])``, which does not depend on the token."""
+    """Return ``H(["tmmu_layout_v1", [slot rows, address rows]])``. Unlike the plan hash, it omits the replay token."""
     return hash_of_rows(["tmmu_layout_v1", [list(slot_rows), list(address_rows)]])
 
 
 def hash_of_rows(x: list[Any]) -> bytes:
-    """Return ``hash_of(x)`` for lists, texts, bytes and counts. cbor2 encodes these canonically and is faster."""
+    """Return ``hash_of(x)`` for lists, texts, bytes and counts. cbor2 encodes these canonically and fast."""
     return hashlib.sha256(cbor2.dumps(x)).digest()

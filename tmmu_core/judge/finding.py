@@ -32,8 +32,8 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     checked: tuple[str, ...] = ()  # names of the rules that were checked
     not_checked: tuple[tuple[str, str], ...] = ()  # ``(rule, reason)``: not applicable, or an input is missing
-    arenas: tuple[ArenaSummary, ...] = ()  # with recomputed certificates; empty for invalid columns and for lint
-    examined: Literal["graph", "rows", "totals"] = "rows"  # rows and graph, only rows, or only totals of a digest
+    arenas: tuple[ArenaSummary, ...] = ()  # with recomputed bound and status; empty for invalid columns and for lint
+    examined: Literal["graph", "rows", "totals"] = "rows"  # rows against the graph, rows alone, or totals of a digest
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""Check a plan by the lint rules of TMMU v2 VII.A: rules of the verifier under other names, and warnings."""
+"""Check a plan by the lint rules of TMMU v2 VII.A. A lint rule groups rules of the verifier, or only warns."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ RULES: dict[str, str] = {
     "unit_not_stated": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
     "no_content_hash": "The file has no content hash, so an edit may be undetected.",
 }
-"""Rule → the property that it requires (first four rules, errors), or the condition that it reports (warnings)."""
+"""Rule → its text. The first four rules require a property (errors); the others report a condition (warnings)."""
 
 _LINT_RULE = {
     "slots_max_live": "slots_equal_max_live",
@@ -28,7 +28,7 @@ _LINT_RULE = {
     "places": "unit_not_stated",
     "content_hash": "no_content_hash",
 }
-"""Rule of the verifier → lint rule that contains it; all other rules are in ``aligned_and_slotted``."""
+"""Rule of the verifier → lint rule that contains it; all other verifier rules are in ``aligned_and_slotted``."""
 
 
 def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | None = None) -> Verdict:

@@ -54,7 +54,7 @@ GROWTHS: dict[Measure, tuple[str, str]] = {
     "extent growth": ("max_extent_growth", "max_growth"),
     "lower bound growth": ("max_growth", "max_peak_growth"),
 }
-"""Measure → the option of its limit, and the option that is used if that one is absent."""
+"""Measure → the option of its limit, and the option to use if the first is absent."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

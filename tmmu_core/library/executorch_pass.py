@@ -8,7 +8,7 @@ from tmmu_core.base.errors import need
 from tmmu_core.library.functions import pack
 from tmmu_core.planners import planner_named
 
-ACTIVATIONS = 1  # memory id of tensors to which no pass has assigned one; memory 0 is for constants
+ACTIVATIONS = 1  # the memory of tensors without a memory id; memory 0 is for constants
 
 
 def executorch_pass(

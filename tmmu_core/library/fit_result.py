@@ -87,7 +87,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators of unknown kind or cost, which are not recomputed; those of unknown kind also keep their order."""
+        """Operators of unknown kind or cost. A fit recomputes none, and does not reorder those of unknown kind."""
         return self.fitted.unknown
 
     @property

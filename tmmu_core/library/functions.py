@@ -263,8 +263,8 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
         Name of the planner ["auto"].
     minimise : bool, optional
         ``True``: search for the least extent, which may take minutes. ``False``: stop at the first packing that fits
-        the capacity; without one, make only quick placements. Default with a capacity: ``False``. Default without:
-        ``True``, but end soon after the extent is within one alignment of the bound. With constraints: no effect.
+        the capacity; without a capacity, make only quick placements. Default: ``False`` with a capacity; else ``True``,
+        but end soon after the extent is within one alignment of the bound. With constraints: no effect.
     separations, colocations : array of int, shape (m, 2), optional
         Pairs of buffer indices. Separated buffers share no byte; colocated buffers have the same offset.
     pinned : dict of int to int, optional

@@ -139,7 +139,7 @@ class Plan(model.Plan):
         max_growth : int or str, optional
             Maximum growth of live peak, extent and lower bound of each arena over the baseline: bytes or ``"5 %"`` [0].
         max_peak_growth, max_extent_growth : int or str, optional
-            Maximum growth of the live peak (without ``max_growth``, also of the bound) and extent [``max_growth``].
+            Maximum growth of peak and extent [``max_growth``]. Without ``max_growth``, the first also limits the bound.
         graph : Graph, optional
             Verify against this graph [the graph that the plan was made from].
         allow_incomplete : bool
@@ -173,7 +173,7 @@ class Plan(model.Plan):
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
         with_bounds = None
         if before is not None:
-            # Without its graph, the bounds of a plan file follow from its rows only; then use such bounds for both.
+            # Without a graph, the bounds of a plan file follow from its rows: then use the rows of both plans.
             if getattr(before, "planning", None) is None or (self.planning is None and verdict.examined == "rows"):
                 with_bounds = with_bounds_of_rows
             if verdict.ok and not (baseline_verdict := verify_plan(before)).ok:
@@ -334,7 +334,7 @@ def fit_graph(
     graph: Graph, request: PlanRequest, capacity: Capacities, moves: Allowed, progress: Progress | None
 ) -> Fit[Plan]:
     """Search for the cheapest moves that make ``graph`` fit ``capacity``. If nothing fits, return the smallest plan."""
-    from tmmu_core.fitting.search.fit_search import fit  # importing it takes longer than packing
+    from tmmu_core.fitting.search.fit_search import fit  # only here: the import takes longer than packing
 
     limit = arguments.capacity_of(capacity)
     request = request.but(one_memory=request.is_one_memory or limit.total is not None)

@@ -43,7 +43,7 @@ ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; 
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With only 1,000 search
 nodes, some packings exceed a capacity that the live bytes fit, and the fit recomputes up to twice as many FLOPs."""
-LOWER_PERCENT = 96  # if a GPU's allocator cannot run a plan, the next one has at most this percentage of its extent
+LOWER_PERCENT = 96  # if a GPU's allocator cannot run a plan, the next capacity is this percentage of the plan's extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
@@ -154,9 +154,9 @@ class TorchFit(Fit[Plan]):
         return fitted_peak(self.fitted)
 
     def layers(self) -> dict[str, dict[str, int]]:
-        """Return module path → column → bytes, such as ``parameters``; ``at_peak``: live at the peak, not persistent.
+        """Return module path → column (such as ``parameters``) → bytes.
 
-        The column ``activations`` is the sum of ``kept``, ``recomputed`` and ``offloaded``.
+        ``at_peak``: live at the peak, not persistent. ``activations``: ``kept`` + ``recomputed`` + ``offloaded``.
         """
         return fitted_layers(self.fitted, {gradient.leaf for gradient in self.step.executed.leaf_gradients})
 
@@ -225,8 +225,8 @@ def largest_size(
 
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. All but ``largest`` have their greatest size.
     ``fit_step(graph, device)`` returns the fit of a step's graph; a third argument is called with the progress.
-    The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the best size
-    differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
+    The search computes graphs from traces at two sizes, with linear tensor sizes. If the trace at the best size differs
+    from its computed graph, it uses a third trace (quadratic sizes). If they differ again, it traces every tried size.
     The search omits the scratch memory of GPU kernels. If the step has any, a second search includes it.
     Raises ``UnreadableInput`` if ``dims`` lacks ``largest`` or has a size that is not valid.
     """
@@ -243,7 +243,7 @@ def largest_size(
         return replace(trace_step(_at_sizes(model, {**upper, name: size})), step_cache=step_cache)
 
     def search(graph_at: Callable[[int], Graph], high: int = high) -> FittedSize:
-        def is_excluded(size: int) -> bool:  # stop the search at once: only the lower bound proves that no plan fits
+        def is_excluded(size: int) -> bool:  # end the search at once: the lower bound alone proves that no plan fits
             return fit_step(graph_at(size), device, lambda *_: False).answer == "cannot"
 
         return bisect_size(Dim(low, high), lambda size: fit_step(graph_at(size), device), is_excluded)

@@ -67,7 +67,7 @@ def compare_command(
     Exit code: 0 identical, 1 different or an invalid plan, 3 not comparable.
     """
     lacks_model = [name.startswith(PREFIX) and "@" not in name for name in (a, b)]
-    if lacks_model == [True, False]:  # a reference without a model refers to the model of the other plan
+    if lacks_model == [True, False]:  # the left side means the model of the right side: resolve the right side first
         right = resolve_side(b, request, store)
         left = resolve_side(a, request, store, right.plan)
     else:

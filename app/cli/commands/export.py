@@ -103,7 +103,7 @@ def export_command(
 
 
 def _write_model(name: str, to: str, request: PlanRequest, model_name: str | None, output: str) -> int:
-    """Write a model with a plan or an order. ``name``: the model, or a plan or graph of the model ``model_name``."""
+    """Write a model with a plan or an order. ``name``: the model; with ``model_name``, a plan or graph of it."""
     data, source = input_of(name)
     opened = read_any(data, source, request.dims)
     refusal, ending = MODELS[to]
@@ -119,7 +119,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
         return _write_onnx(name, opened, (data, source), request, output)
     micro = MicroModel(data, source)
     if model_name is None:
-        opened = micro.runtime_graph  # the runtime keeps some tensors longer than the graph
+        opened = micro.runtime_graph  # with the live ranges of the runtime, which are longer for some tensors
     if isinstance(opened, Graph) and request.planner is None:
         request = request.but(planner="auto")
     written = with_plan(micro, resolve_opened(opened, name, request).valid_plan("export"))

@@ -77,7 +77,7 @@ def fit_command(
     if total is not None and by_arena:
         what = "--capacity sets both a limit of all arenas and a limit of one arena."
         raise UsageError(what, "Use BYTES, or ARENA=BYTES for each arena.")
-    if total is None and not by_arena:  # the limits of --arenas
+    if total is None and not by_arena:  # use the limits of --arenas
         config, unlimited = read_arenas(request.arenas), Arena().capacity_bytes
         by_arena = {name: arena.capacity_bytes for name, arena in config.items() if arena.capacity_bytes != unlimited}
     if total is None and not by_arena:

@@ -88,7 +88,7 @@ def gate_command(
         after.complete_plan()
     before = None if options.baseline is None else resolve.resolve_side(options.baseline, request, store, after.plan)
     checks = _checks(limits, after, before, options.allow_incomplete)
-    if before is not None and not after.ignored:  # no warning about unused options: the candidate uses them
+    if before is not None and not after.ignored:  # the candidate uses the options, so do not warn about them
         before = replace(before, ignored=())
     if out is not None:
         _write_out(Path(out), after, before, checks, _link(explorer, store, after.plan, before))
@@ -119,7 +119,7 @@ def _checks(
         return checks
     if before is None:
         return [*checks, *map(check_row, plan_gate.gate(plan, limits))]
-    # The bounds of a plan file without its graph are computed from its rows. Compute those of the other plan equally.
+    # Without a graph, the bounds of a plan file come from its rows. Then compute the other plan's bounds from rows too.
     with_bounds = with_bounds_of_rows if "rows" in map(_scope, (after, before)) else None
     return [*checks, *map(check_row, plan_gate.gate(plan, limits, before.plan, with_bounds))]
 
@@ -194,7 +194,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(folder, error) from error
-    # The commands of GitHub Actions that report the failed checks
+    # Each line is a command of GitHub Actions that reports a failed check.
     file = for_annotation(after.name, is_property=True)
     planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
     annotations = ""

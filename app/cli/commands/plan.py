@@ -55,7 +55,7 @@ def plan_command(
         if not isinstance(opened, Graph):
             raise UsageError("--engines needs a graph.", "Pass a model file, or set reuse_penalties in the instance.")
         opened = engine_instance(opened, read_engines(console.read_input(engines), engines), request)
-        request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)  # only for graphs
+        request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)  # options of graphs
     if isinstance(opened, Plan | Trace):
         hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
         raise UsageError(f"{graph} contains a finished plan.", hint)
@@ -77,7 +77,7 @@ def plan_command(
             print_live_lines(plan)
         if hint := totals_text.better(resolved.better):
             console.print_lines(f"hint: {hint}")
-        printed_remarks = tuple(filter(None, (plan.remark(ASSUMED), plan.remark(UNPLANNED))))  # by print_plan
+        printed_remarks = tuple(filter(None, (plan.remark(ASSUMED), plan.remark(UNPLANNED))))  # by print_plan()
         show_warnings([warning for warning in resolved.warnings if not warning.endswith(printed_remarks)])
     print_findings(resolved)
     return FINDING if resolved.findings else SUCCESS
@@ -105,7 +105,7 @@ def print_plan(plan: Plan) -> None:
 def print_live_lines(plan: Plan) -> None:
     """Print the live bytes at the peak of a snapshot's plan, by category and by line of code."""
     step, peak_bytes = totals(plan).peak_step, totals(plan).peak_live_bytes
-    lines = changes_at_peak(plan, plan)  # no changes: only ``after``, the live bytes at the peak, is used
+    lines = changes_at_peak(plan, plan)  # with itself: only ``after``, the live bytes at the peak, is used
     for title, groups in ((f"category at #{step:,}", by_category(lines)), ("line", lines[:MOST_LINES])):
         rows = []
         for group in sorted(groups, key=lambda group: -group.after_bytes):

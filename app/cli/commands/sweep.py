@@ -159,7 +159,7 @@ def _results(
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return an empty line, and a line per distinct error or warning with the rows that have it; [] if none has one."""
+    """Return an empty line, then each distinct error or warning with its rows; [] without errors and warnings."""
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         texts = [f"warning: {text}" for text in row.get("warnings", ())]

@@ -26,7 +26,7 @@ REFRESH = 2.0  # seconds between updates of a running sweep
 
 
 def draw(opened_name: str) -> None:
-    """Draw the view, a hint if there is no store or no run, or the store's error. ``opened_name``: default model."""
+    """Draw the view; without a store or runs, a hint; for a store error, a card. ``opened_name``: default model."""
     try:
         store = opening.store()
         if store is None:
@@ -70,7 +70,7 @@ def _runs_of_model(store: Store, all_series: tuple[RunSeries, ...], opened_name:
         st.selectbox("Branch", branches, width=280, **state.bind("branch", branch))
     st.html(markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the one before"))
 
-    def compare(point: dict[str, Any]) -> None:  # the baseline of a run is the run before it; of the first run, itself
+    def compare(point: dict[str, Any]) -> None:  # the baseline is the previous run; the first run is its own
         number = int(point["customdata"][0])
         after, before = (opening.source_of(runs[k]) for k in (number, max(0, number - 1)))
         state.choose(source=after, baseline=before, model=model, branch=branch)

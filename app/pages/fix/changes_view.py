@@ -80,7 +80,7 @@ def pick_kinds() -> None:
 
 
 def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    search_key = (shown.key, capacity.key, _kinds())  # of the search that the button "Find the minimum" starts
+    search_key = (shown.key, capacity.key, _kinds())  # the search that the button "Find the minimum" starts
     minimum_job = page_jobs.cost_curve(state.choice(), _kinds()) if state.raw("fit.down") == search_key else None
     has_minimum = minimum_job is not None and minimum_job.wait(planning.WAIT_SECONDS) and minimum_job.succeeded
     points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and has_minimum else fitted.curve
@@ -208,7 +208,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
-    """Return the curve of bytes against cost in moved bytes or percent of ``flops``. ``chosen``: a larger marker."""
+    """Return the curve of bytes against cost in moved bytes or percent of ``flops``. ``chosen`` has a larger marker."""
     fig = figure(260)
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes
     marker: dict[str, Any] = {"size": [15 if candidate is chosen else 10 for candidate in curve]}

@@ -156,7 +156,7 @@ def _controls(shown: Shown, view: GraphView, part: str) -> None:
             st.number_input("Maximum distance", 0, MAX_RADIUS, width=230, help=hint, **widget)
         tensor = index.tensor_of.get(chosen.selected, -1)
         node = int(index.producer[tensor]) if tensor >= 0 else -1
-        modules = module_tree(shown).above(node) if node >= 0 else ()  # that contain the producer, outermost first
+        modules = module_tree(shown).above(node) if node >= 0 else ()  # around the producer, outermost first
         closed = tuple([path_text(path) for path in modules if path not in view.opened])
         hint = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
@@ -229,7 +229,7 @@ def status_text(shown: Shown, view: GraphView) -> str:
     if view.rejected_vertices and view.radius is not None:
         line += f"; radius reduced to {numbers.count(view.radius, 'edge')}, because "
         line += f"{view.radius + 1} need {view.rejected_vertices:,} boxes"
-    elif view.rejected_vertices:  # the initial modules are open instead
+    elif view.rejected_vertices:  # the view opens the initial modules instead
         needed, limit = view.rejected_vertices, collapsed_graph.MAX_VERTICES
         line += f"; the opened modules need {needed:,} boxes, and the limit is {limit:,}. Close modules"
     return line
@@ -319,7 +319,7 @@ def matching_steps(shown: Shown, text: str) -> dict[int, str]:
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> str:
-    """Return the name of the largest tensor; of equally large tensors the first; "" for no tensor."""
+    """Return the name of the largest tensor, the first of several; "" without tensors."""
     index = shown.timeline.index
     largest = max(tensors, key=lambda t: (int(index.nbytes[t]), -t), default=None)
     return "" if largest is None else index.tensor_ids[largest]

@@ -53,7 +53,7 @@ def draw_peak(shown: Shown) -> None:
     groupings = _groupings(shown)
     names = list(groupings)
     chosen = controls.switch("Group by", names, default=names[0], key="w.peak-group")
-    name = chosen if chosen in groupings else names[0]  # the choice is kept when a file with other groupings is opened
+    name = chosen if chosen in groupings else names[0]  # the widget may keep a choice that this file lacks
     note = "area = bytes; click a group to enlarge it, or a buffer to select it"
     st.html(markup.heading(f"Live buffers by {name}", note))
     draw_chart(treemap(plan, buffers, groupings[name]), f"peak-areas.{shown.key}.{arena}.{step}.{name}")
@@ -212,7 +212,7 @@ def draw_snapshot(shown: Shown) -> None:
 
 
 def draw_reuse(shown: Shown) -> None:
-    """Draw the view Reuse cost. Without a packing problem (plan file), it has no curve of cost against capacity."""
+    """Draw the view Reuse cost. For a plan file, which has no packing problem, omit the curve of cost by capacity."""
     plan, name = shown.plan, arena_focus.arena(shown)
     arena = plan.arena_of[name]
     cost, bound, capacity = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0, arena.capacity_bytes

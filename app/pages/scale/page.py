@@ -42,7 +42,7 @@ MEGATRON: tuple[tuple[str, int], ...] = (
 )
 # The opacity grows with the size, so that the scale suits a light and a dark background.
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
-HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
+HIDDEN = {"marker": {"opacity": 0}}  # invisible points receive the clicks, because a heat map receives none
 
 
 def page() -> None:
@@ -126,7 +126,7 @@ def view_title(curve: DimCurve, arena: str) -> str:
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
-    """Return the chart of arena size and peak: two points per planned size, orange if that plan exceeds a limit."""
+    """Return the chart of arena size and peak: two points per planned size, orange if its plan exceeds a limit."""
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extents, peaks = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
@@ -140,7 +140,7 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go
     top = max([1, *extents, *peaks])
     if capacity < numbers.UNLIMITED:
         top = max(top, capacity) if capacity <= 4 * top else top
-        limit_line(fig, capacity, min(capacity, top))  # at the top of the chart for a much larger capacity
+        limit_line(fig, capacity, min(capacity, top))  # a much larger capacity is drawn at the top
     size = f": {numbers.short_bytes(extents[x.index(current)])}" if current in x else ""
     side = "top left" if current > (x[0] + x[-1]) / 2 else "top right"
     label = {"annotation_text": f"<b>{curve.dim} = {current:,}{size}</b>", "annotation_position": side}

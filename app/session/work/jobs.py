@@ -81,7 +81,7 @@ class MemoryCache:
 
     def put(self, key: Hashable, value: Any) -> None:
         """Store a value, and evict the least recently used values while the cache exceeds its limit."""
-        # At most half of the limit, so that one large value does not evict all others.
+        # A value counts as at most half of the limit, so that one large value does not evict all others.
         weight = min(int(weight_of(value, set())), self._max_bytes // 2)
         with self._lock:
             self._entries.pop(key, None)
@@ -130,7 +130,7 @@ class Job(Generic[T]):
         self.began = time.monotonic()
         self.found: list[Any] = []  # intermediate results, the best one last
         self.visitors: dict[str, int] = {}  # visitor → number of the last page run that requested the job
-        self.stopped_for: set[str] = set()  # visitors for whom it was stopped; only they see its result
+        self.stopped_for: set[str] = set()  # visitors for whom the job was stopped; only they see its result
         self.error: BaseException | None = None
         self.abandoned, self.ended = False, threading.Event()  # abandoned: end without a result, kill the process
         self.value: T | None = None
@@ -205,7 +205,7 @@ class JobTable:
                 if requesting is None:
                     job.visitors[visitor] = self._page_runs.get(visitor, 0)
                 elif known_job is None:
-                    job.visitors = requesting.visitors  # one dict for both jobs: a request for one keeps the other
+                    job.visitors = requesting.visitors  # one dict for both, so a request for one keeps both
                 else:
                     job.visitors |= requesting.visitors
             if known_job is None:
@@ -293,7 +293,7 @@ class JobTable:
             if not is_visitor_limit:
                 if time.monotonic() - self._working[working[0]][1] > FAIR_SHARE_SECONDS:
                     working[0].stop(working[0].visitors)
-            # A page run that has not requested this job yet may still request the running jobs.
+            # Until the current page run requests this job, it may still request the running jobs: none is stale.
             elif job.visitors.get(visitor) == page:
                 unshared = (other for other in working if [*other.visitors] == [visitor])
                 if (stale := next((other for other in unshared if other.visitors[visitor] < page), None)) is not None:
@@ -328,7 +328,7 @@ def job_table() -> JobTable:
 
 
 def memoized(function: Callable[..., T]) -> Callable[..., T]:
-    """Cache the results of a function by its arguments. An argument with an attribute ``key`` is identified by it."""
+    """Cache the results of a function by its arguments. An argument with an attribute ``key`` counts as this key."""
 
     @functools.wraps(function)
     def cached(*arguments: Any) -> T:

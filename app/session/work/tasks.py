@@ -61,7 +61,7 @@ class Verdicts(NamedTuple):
 def verify_and_lint(
     _: TaskContext, graph: Graph | None, plan_: Plan, dims: Mapping[str, int] | None, whole_hash: bytes | None = None
 ) -> Verdicts:
-    """Verify and lint a plan. ``whole_hash``: hash of the whole graph if ``graph`` is that of one rank."""
+    """Verify and lint a plan. ``whole_hash``: hash of the whole graph if ``graph`` is one rank's share."""
     verified = verify_plan(plan_, graph, dims=dims, whole_hash=whole_hash)
     return Verdicts(verified, lint_verdict(plan_, graph, verified))
 

@@ -99,7 +99,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     _limit_process()
     stopped = threading.Event()
     next_message = 0.0
-    next_found = 0.0  # intermediate results before this time are dropped: sending takes at most 10 % of the time
+    next_found = 0.0  # earlier intermediate results are dropped, so that sending takes at most 10 % of the time
 
     def watch() -> None:
         try:

@@ -15,7 +15,7 @@ REMAT = "@remat"  # suffix of a recomputed tensor, and of the node that recomput
 def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Graph, list[str]]:
     """Return the graph with backward nodes, and its order: forward, backward (in reverse order), all other nodes.
 
-    ``retain``: whether backward nodes read saved operands, not only gradients.
+    ``retain``: whether backward nodes read saved operands in addition to gradients.
     """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
@@ -30,8 +30,8 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         edges = [(i, o) for i, o in gradient_edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
         outputs = dict.fromkeys(node.outputs[o] for o in sorted({o for _, o in edges}))
         inputs = dict.fromkeys(node.inputs[i] for i in sorted({i for i, _ in edges}))
-        # The first contribution to a gradient writes it, later ones accumulate into it. If no backward node has written
-        # the gradient of an output of this node yet, this node writes it, as for a loss.
+        # The first backward node that contributes to a gradient writes it; later ones accumulate into it. A backward
+        # node also writes the gradient of an output (of a loss, for example) that no earlier backward node wrote.
         reads = [name + GRAD for name in (*outputs, *inputs) if name in gradients]
         new = [tensors[name] for name in (*outputs, *inputs) if name not in gradients]
         writes = [t.id + GRAD for t in new]
@@ -40,7 +40,7 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         if inplace is not None and not isinstance(inplace, str):  # x@grad may reuse y@grad where y may reuse x
             pairs = dict.fromkeys((node.outputs[o] + GRAD, node.inputs[i] + GRAD) for i, o in inplace)
             inplace = tuple((reads.index(dy), writes.index(dx)) for dy, dx in pairs if dy in reads and dx in writes)
-        operands = saved_operands(node, marked) if retain and edges else ()  # without gradient edges, it needs none
+        operands = saved_operands(node, marked) if retain and edges else ()  # no gradient edges: no operand is needed
         instr, read = node.instr and f"{node.instr}_GRAD", (*reads, *operands)
         backward.append(Node(node.node_id + GRAD, instr, read, tuple(writes), phase="backward", inplace=inplace))
     parameter_gradients = [t.id + GRAD for t in graph.tensors if t.role == "parameter" and t.id in gradients]
@@ -78,11 +78,11 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the forward operands that the backward node reads: those in ``marked``; if it is empty, all needed."""
+    """Return the operands that the backward node reads: all in ``marked``; without marks, those its operator needs."""
     if marked:
         return [name for name in dict.fromkeys((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
-    if needs == "mask":  # the second output; with one output, its zeros are the mask
+    if needs == "mask":  # the second output is the mask; without one, the zeros of the first output are
         return list(dict.fromkeys(node.outputs[1:2] or node.outputs))
     inputs = node.inputs if needs in ("inputs", "both") else ()
     return list(dict.fromkeys((*inputs, *(node.outputs if needs in ("outputs", "both") else ()))))
@@ -93,7 +93,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     producer = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}
-    dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)  # outputs are live to the end
+    dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)  # outputs are kept
 
     def renamed(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(name + REMAT if name in dropped else name for name in names)

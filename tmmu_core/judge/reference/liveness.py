@@ -1,4 +1,4 @@
-"""Compute live ranges, storages and in-place reuse of a graph by the text of contract §1 to §3."""
+"""Compute live ranges, storages and in-place reuse of a graph as contract §1 to §3 define them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,18 +32,18 @@ def ranges_of(run: Run) -> Ranges:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
-    nearest: dict[str, str] = {}  # view with neither birth nor producer → nearest base with one of the two, else root
+    nearest: dict[str, str] = {}  # view without birth and producer → nearest base with birth or producer, else root
     for name in run.tensors:
         base, chain = name, []
         while base not in birth and base not in written and (view := run.tensors[base].view) is not None:
             chain.append(base)
             base = nearest.get(base, view.base_tensor_uid)
         nearest.update(dict.fromkeys(chain, base))
-        # Such a view has the birth of its root, if its base and its root are planned.
+        # Such a view is born with its root, if the nearest base and the root have births.
         if name not in birth and base in birth and run.root[name] in birth:
             birth[name] = birth[run.root[name]]
     last_read = {name: steps[-1] for name, steps in run.reads.items()}
-    for name in last_read:  # in order of steps, then operands
+    for name in last_read:  # sorted by step, then operand: the first dangling read is reported
         if name not in birth:
             refuse("dangling_input", tensor=name, node_id=next(n.node_id for n in run.nodes if name in n.inputs))
     for name in sorted(run.graph.outputs):
@@ -56,7 +56,7 @@ def ranges_of(run: Run) -> Ranges:
         is_kept = run.mode == "forward" and name in saved  # in mode forward, a saved tensor is live to T
         if run.tensors[name].persistent or name in run.outputs or is_kept:
             death[name] = run.end
-        else:  # last read at step k, without in-place reuse: k + 1; dead tensor: [b, b + 1), never empty
+        else:  # without in-place reuse: the step after the last read, or after the birth if no step reads it
             death[name] = last_read.get(name, born) + 1
     return Ranges(birth, death, saved, last_read)
 
@@ -66,7 +66,7 @@ class Storage:
     """A tensor with its views, its alias group and its in-place chain (contract §3)."""
 
     name: str
-    """The first-born member: earliest birth, bases before views, then id bytes. It decides arena and sort order."""
+    """The first member by birth, then bases before views, then id bytes. This member decides arena and sort order."""
     arena: str
     birth: int
     death: int
@@ -93,7 +93,7 @@ class Groups:
         return self._set_of[name]
 
     def join(self, a: str, b: str) -> None:
-        """Merge two sets, the smaller into the larger, whose leader stays."""
+        """Merge the smaller of two sets into the larger. The leader of the larger set becomes the leader of both."""
         larger, smaller = self._set_of[a], self._set_of[b]
         if larger is smaller:
             return
@@ -106,7 +106,7 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceLiveness:
-    """Live ranges and storages by tensor id, planned tensors only."""
+    """Live ranges and storages of the planned tensors, by tensor id."""
 
     run: Run
     ranges: Ranges  # live ranges without in-place writes and in-place reuse
@@ -156,7 +156,7 @@ class ReferenceLiveness:
 
     @cached_property
     def decisions(self) -> tuple[tuple[int, str, str, str], ...]:
-        """``(step, from, to, condition)`` of each permitted in-place reuse; granted if the condition is ``""``."""
+        """``(step, from, to, violated condition)`` of each permitted in-place reuse; ``""``: the reuse is granted."""
         decisions: list[tuple[int, str, str, str]] = []
         for step, node in self.run.timeline():
             has_granted = False
@@ -167,7 +167,7 @@ class ReferenceLiveness:
         return tuple(decisions)
 
     def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
-        """Return the pairs (x, y) that ``node`` permits, each x once: x is last read here and is not in y's storage."""
+        """Return the permitted (input, output) pairs, one per input last read here and not in the output's storage."""
         if not node.outputs or node.inplace == "none":
             return []
         pairs = [(x, node.outputs[0]) for x in node.inputs]
@@ -209,7 +209,7 @@ def reference_liveness(run: Run, declared: Iterable[str] | None = ()) -> Referen
     ranges = ranges_of(run)
     groups, first_of_group = Groups(ranges.birth), dict[str, str]()
     for name in sorted(ranges.birth):
-        if run.root[name] not in ranges.birth:  # the address of a view is the address of its root + offset
+        if run.root[name] not in ranges.birth:  # a view is at an offset in its root, so the root must be planned
             producer = next((node.node_id for node in run.graph.nodes if name in node.outputs), "")
             refuse("view_of_nothing", tensor=name, node_id=producer)
     for name in ranges.birth:
@@ -250,7 +250,7 @@ def reference_liveness(run: Run, declared: Iterable[str] | None = ()) -> Referen
 
 
 def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
-    """Return the arena that a tensor declares, else that of its role; for one memory, ``memory`` or ``offload``."""
+    """Return the tensor's declared arena, else its role's arena; with one memory: ``memory`` or ``offload``."""
     if ONE_MEMORY in declared and declared <= {ONE_MEMORY, OFFLOAD_ARENA}:  # one memory, plus the offloaded copies
         return OFFLOAD_ARENA if tensor.arena == OFFLOAD_ARENA else ONE_MEMORY
     if tensor.arena is not None:
@@ -274,7 +274,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in timeline for i, o in node.in_place_write]
     if not writes:
         return death
-    # A tensor that no step writes counts as older than step 0 if its bytes are needed later: by a step or as an output.
+    # A tensor that no step writes is older than step 0 if a step after 0 reads it, or if it is an output.
     loaded = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
     loaded = {name for name in loaded if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
     birth = {**ranges.birth, **dict.fromkeys(loaded, -1)}
@@ -291,7 +291,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         y_shared = x_set != y_set and (b.view is not None or any(birth[m] < step for m in groups.members(y) if m != y))
         violated = {
             # alias_group_refcount == 1: no other member of x's storage is live, y is no view of another storage, and no
-            # member of y's storage is older. At one step, a tensor is in one in-place write only.
+            # member of y's storage is older. A tensor may be in only one in-place write of a step.
             "refcount": x_shared or y_shared or not overwritten.isdisjoint({(step, x), (step, y)}),
             "saved_for_backward": x in ranges.saved,
             "read_later": ranges.last_read[x] > step,

@@ -42,7 +42,7 @@ def examine(
                 if isinstance(dim, str) and dim in graph.dims:
                     size_of_dim.setdefault(dim, min(max(value, graph.dims[dim].min), graph.dims[dim].max))
     known = {node.node_id for node in graph.nodes}
-    # The execution order contains inserted nodes, which the reference inserts itself.
+    # The plan's order also lists inserted nodes. The reference implementation inserts these again.
     order = [node_id for node_id in plan.execution_order if node_id in known]
     preset = plan.preset if plan.preset in PRESETS else "inference"
     declared = () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas]
@@ -113,7 +113,7 @@ def check_accesses(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]
         overwritten = {node.inputs[i] for i, _ in node.in_place_write} if node else set()
         accesses = [("reads", x) for x in dict.fromkeys(reads)] + [("writes", y) for y in writes]
         for verb, name in accesses:
-            if (row := row_of.get(name)) is None:  # a finding of check_tensors
+            if (row := row_of.get(name)) is None:  # check_tensors reports this
                 continue
             birth, death = int(plan.birth[row]), int(plan.death[row])
             if verb == "writes":  # a persistent tensor may be written at any step
@@ -150,7 +150,7 @@ def check_sharing(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
 
 
 def check_addresses(plan: Plan, liveness: ReferenceLiveness) -> Iterator[Finding]:
-    """Check rule ``address``: all rows of a storage imply the same start, and have the alignment that they declare."""
+    """Check rule ``address``: the rows of a storage imply one start of it, and each has its declared alignment."""
     start_of: dict[str, tuple[int, str]] = {}
     for name, row, storage in _common_rows(plan, liveness):
         offset, offset_in_storage = int(plan.offset[row]), liveness.offset[name]

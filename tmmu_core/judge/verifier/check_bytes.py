@@ -37,14 +37,14 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
             size, expected_bytes = int(plan.size[i]), None
             with suppress(InvalidIrShapes, AllocationOverflow):
                 expected_bytes = tensor_bytes(plan.shapes[i], dtype)
-            # A view with stride 0 spans fewer bytes than its shape.
+            # A view may be smaller than its shape: a dimension with stride 0 adds no bytes.
             if expected_bytes is None or size > expected_bytes or (size != expected_bytes and base is None):
                 expected = "no size" if expected_bytes is None else f"{expected_bytes:,} bytes"
                 yield error("row", f"{name!r} has {size:,} bytes; its shape and dtype give {expected}.", tensor=name)
         if base is not None:
             j = plan.row_of.get(base, -1)
             problem = ""
-            if j < 0:  # only another mode writes the base: then the root must have a row
+            if j < 0:  # a base that only another mode writes has no row: then the root must have one
                 problem = "" if int(plan.storage[i]) in storages_with_root else "which has no row"
             elif j == i or plan.storage[i] != plan.storage[j]:
                 problem = "which is itself" if j == i else "which is in another storage"
@@ -120,7 +120,7 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
             groups.join(name, first_of_group.setdefault(group, name))
         tensor_by_end.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
     persistent_groups = {groups.leader(ids[i]) for i in rows if plan.roles[i] in PERSISTENT_ROLES}
-    resident: dict[int, str] = {}  # persistent tensors and their views, from step 0
+    resident: dict[int, str] = {}  # offset → persistent tensor or its view, live from step 0
     for i in rows:
         if plan.birth[i] == 0 and groups.leader(ids[i]) in persistent_groups:
             resident.setdefault(int(plan.offset[i]), ids[i])
@@ -142,7 +142,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
-    """Yield ``(address space, earlier storage, later storage, their boxes)`` of overlaps: at least one if any exist."""
+    """Yield ``(address space, earlier storage, later storage, their boxes)`` of overlaps, at least one if any exist."""
     plan, excluded = facts.plan, excluded_storages(facts.plan)
     spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]
     if plan.places == "sparse":
@@ -169,8 +169,8 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
-        # A storage that is reused in place at step k is still read at k. If the reusing storage has the same start,
-        # only the bytes past its end count at k.
+        # A storage that is reused in place at step k is still read at k. If the reusing storage has the same start, its
+        # bytes may overlap at k, so the box of step k has only the bytes past the end of the reusing storage.
         reuse = facts.reused_by.get(s)
         if reuse and death[s] == reuse[0] + 1 == birth[reuse[1]] + 1 and facts.has_same_start(s, reuse[1]):
             step, reusing = reuse
@@ -207,7 +207,7 @@ def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
 
 
 def check_slots(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``slot``: storages in their slot (start, order, generation), slots in an arena (number, overlap)."""
+    """Check rule ``slot``: start, order and generation of storages in a slot, numbers and overlaps of slots."""
     plan, slots, order = facts.plan, facts.slots, facts.by_slot
     for s in np.flatnonzero(facts.start != slots.start[facts.slot_of]).tolist():
         name, slot_start = facts.name(s), slots.start[facts.slot_of[s]]
@@ -250,7 +250,7 @@ def check_slot_offsets(facts: PlanFacts, liveness: ReferenceLiveness | None) -> 
 def _slot_alignments(facts: PlanFacts, liveness: ReferenceLiveness | None) -> list[U64]:
     """Return the slots' alignments as one column. Without ``liveness``, return two possible columns."""
     plan, slots = facts.plan, facts.slots
-    if liveness is None:  # the row of a view may have the alignment of the view or of its dtype
+    if liveness is None:  # the alignment in a view's row counts only if the graph declares it: try without and with it
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]
     else:
         storages = [s for s in liveness.storages.values() if s.name in plan.row_of]
@@ -277,7 +277,7 @@ def ends_of_prefix_sums(facts: PlanFacts, arena: int) -> set[int]:
 
 
 def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``numbering`` (contract §9). Only the live parts of one storage of an instance share a number."""
+    """Check rule ``numbering`` (contract §9). Only the live parts of one tensor may share a number."""
     order = facts.by_slot
     first = order[facts.opens_slot]
     for s in order[~facts.opens_slot].tolist():
@@ -319,8 +319,8 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
 
 def check_slot_counts(facts: PlanFacts, liveness: ReferenceLiveness | None) -> Iterator[Finding]:
     """Check rule ``slots_max_live``: an arena has at least as many slots as storages that are live at one step."""
-    # Only planner ``slots`` must not use more. If it does, must_not_alias pairs can be the cause: in an arena with such
-    # pairs, or if ``liveness`` is ``None``, this is only the warning ``slots_over_optimal``.
+    # Planner ``slots`` must not use more slots than that; other planners may. must_not_alias pairs can require more, so
+    # in an arena with such pairs, or if they are unknown (``liveness`` is ``None``), more slots are only a warning.
     plan = facts.plan
     paired = set() if liveness is None else {liveness.arena[name] for pair in liveness.must_not_alias for name in pair}
     for number, arena in enumerate(plan.arenas):

@@ -10,7 +10,7 @@ from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness import Groups
 from tmmu_core.plans.model import PART, Constraints, Plan
 
-MOST_OFFSETS = 300  # maximum number of offsets, over all units of a group, for a search
+MOST_OFFSETS = 300  # maximum number of offsets that a search tries, over all units of a group
 MOST_NODES = 40_000  # maximum number of nodes of a search
 MOST_CELLS = 10**6  # maximum number of cells in an arena with reserved bytes
 HARD = inf  # cost of a pair that must not share a byte
@@ -117,7 +117,7 @@ class Unit:
 
 
 class CostBounds:
-    """Lower bounds of the reuse cost, one per arena of a plan. A penalty counts in only one group of a witness."""
+    """Lower bounds of the reuse cost, one per arena. A witness has groups of tensors; a penalty counts in one group."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.terms, self.rows = plan, plan.constraints or Constraints(), rows_by_name(plan)
@@ -183,11 +183,11 @@ class CostBounds:
 
 
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells; 0 without units, without free cells, or over ``MOST_CELLS``.
+    """Return a lower bound of the cost: if the units have more cells than are free, pairs of units share cells.
 
-    It is also 0 if two units have no cost for their largest tensors. The size of a cell is the greatest common divisor
-    of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share cells. A
-    pair pays for each shared cell at least its penalty divided by the number of cells of its smaller unit.
+    A cell has the size of the greatest common divisor of rounded sizes, pins and ends of reserved ranges. A pair pays
+    for each shared cell at least its penalty divided by the cells of its smaller unit. The bound is 0 without units or
+    free cells, over ``MOST_CELLS``, or if two units have no cost for their largest tensors.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():
@@ -226,7 +226,7 @@ def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tu
     if not offsets or least == HARD:
         return 0
     best, nodes, total = least, 0, len(units)
-    bound_from = [0.0] * (total + 1)  # unit → least cost of this unit and the later ones alone
+    bound_from = [0.0] * (total + 1)  # unit → least cost of the pairs among this unit and the later units
 
     def place(k: int, paid: float, cost_at: list[dict[int, float]]) -> None:
         nonlocal best, nodes

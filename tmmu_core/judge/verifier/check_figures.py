@@ -1,8 +1,8 @@
 """Check the figures that a plan states (arenas, totals, metrics, certificates) against its rows and each other.
 
-A plan file may state any lower bound. Only a recomputed bound proves that an extent is optimal: the peak live bytes,
-the largest storage, the end of a pinned tensor, or the sum of the storages in the file's witness (its proof of the
-bound) that cannot share bytes. Each sum includes the padding for alignments, or the reserved bytes below its end.
+The certificate of an arena is a status, a lower bound and a witness: storages that cannot share bytes, so the sum of
+their sizes (with padding or reserved bytes) is a lower bound. A file may state any bound. An extent is proven optimal
+only by a recomputed bound: of the witness, the peak live bytes, the largest storage or the end of a pinned tensor.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from tmmu_core.judge.verifier.row_columns import I64, PlanFacts, live_peak
 from tmmu_core.plans import model
 from tmmu_core.plans.model import CLAIMED, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
 
-Bound = tuple[int, tuple[str, ...], int]  # bytes, the witness, and the step for which it was computed (−1: none)
+Bound = tuple[int, tuple[str, ...], int]  # bytes, the witness, and the step of the witness (−1: none)
 
 
 def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
             "reuse_cost": None if plan.constraints is None else sum(arena.reuse_cost or 0 for arena in plan.arenas),
         }
         yield from _differences("totals", totals, counted)
-    if plan.metrics.get("activation_bytes") is not None:  # 0 for a packing problem
+    if plan.metrics.get("activation_bytes") is not None:  # the metric of a packing problem is 0
         is_activation = np.array([role == "activation" for role in plan.roles], np.bool_) & ~facts.is_view
         is_of_graph = bool(plan.execution_order) or plan.has_inputs_step
         activation_bytes = sum(plan.size[is_activation].tolist()) if is_of_graph else 0
@@ -188,8 +188,8 @@ def extent_outside_reserved(size: int, reserved: Iterable[tuple[int, int]]) -> i
 def disjoint_bound(sizes: list[int], alignments: list[int]) -> int:
     """Return a lower bound of the bytes of disjoint blocks, each at a multiple of its alignment."""
     bound = 0
-    # The blocks of at least an alignment give a bound: every block but the highest takes a multiple of the alignment,
-    # and the block with the most padding counts as the highest.
+    # For each alignment, the blocks with at least this alignment give a bound. Each takes a multiple of the alignment,
+    # except the highest, which needs no padding. Any block may be the highest, so the bound omits the largest padding.
     for alignment in sorted(set(alignments)):
         aligned = [size for size, own in zip(sizes, alignments, strict=True) if own >= alignment]
         padding = [-size % alignment for size in aligned]
@@ -240,12 +240,12 @@ class Blocks:
 def certificates(
     facts: PlanFacts, liveness: ReferenceLiveness | None = None, *, configured: bool
 ) -> tuple[ArenaSummary, ...]:
-    """Return every arena with the certificate that the rows (and ``liveness``, that of the graph) prove."""
+    """Return every arena with the certificate that the rows prove, or with ``liveness``, the rows and the graph."""
     plan, blocks, costs = facts.plan, Blocks(facts, liveness, configured=configured), CostBounds(facts.plan)
     found = []
     for number, arena in enumerate(plan.arenas):
         in_arena = np.flatnonzero(blocks.arena == number)
-        # If live ranges have gaps, the largest storage may have no live step, and the peak omits it.
+        # If live ranges have gaps, the peak may omit the largest storage, so this storage gives another bound.
         largest = [int(in_arena[np.argmax(blocks.size[in_arena])])] if len(in_arena) else []
         bounds = [_bound_of_storages(blocks, largest, -1)]
         if number not in blocks.sharing_arenas:
@@ -292,7 +292,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
 
 
 def _witness_bound(blocks: Blocks, storages: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the witness's storages that conflict pairwise: those live at its step, then further ones."""
+    """Return the bound of the witness: its storages live at its step, then each that conflicts with all before it."""
     in_arena, step = set(storages.tolist()), arena.witness_step
     alive = set(blocks.live_at(storages, step))
     chosen, not_live = dict[str, int](), list[str]()

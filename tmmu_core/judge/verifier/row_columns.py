@@ -43,7 +43,7 @@ class PlanFacts:
         reversed_rows = np.lexsort((np.arange(len(plan)), self.is_view, plan.birth))[::-1]
         # The row that names the storage: earliest birth, bases before views, then by id
         self.first_row: I64 = np.zeros(count, np.int64)
-        self.first_row[owner[reversed_rows]] = reversed_rows  # the last assignment to a storage is its first row
+        self.first_row[owner[reversed_rows]] = reversed_rows  # reversed: the first row is assigned last
         self.arena, self.slot = plan.arena[self.first_row], plan.logical_slot[self.first_row]
         self.by_slot: I64 = np.lexsort((self.start, self.birth, self.slot, self.arena))  # the storages, sorted
         arena, slot = self.arena[self.by_slot], self.slot[self.by_slot]
@@ -61,7 +61,7 @@ class PlanFacts:
     def overlaps_slot_below(self) -> Mask:
         """Per slot, whether it starts before the end of the slot at the next lower offset."""
         slots = self.slots
-        space = np.zeros_like(slots.arena) if self.plan.places == "sparse" else slots.arena  # sparse arenas share one
+        space = np.zeros_like(slots.arena) if self.plan.places == "sparse" else slots.arena  # sparse: one space
         order = np.lexsort((slots.number, slots.start, space))
         space, start, end = space[order], slots.start[order], (slots.start + slots.backing)[order]
         is_overlap = np.zeros(len(order), np.bool_)

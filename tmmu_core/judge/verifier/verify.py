@@ -1,6 +1,6 @@
 """Verify a plan of any planner or file (contract §1, §3, §4, §6; TMMU v2 I.E).
 
-The rules of :mod:`.against_graph` also need its graph. Near-linear in rows, or quadratic with temporal exclusions.
+The rules of :mod:`.against_graph` need the plan's graph. Near-linear in rows; quadratic with temporal exclusions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -137,7 +137,7 @@ def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, di
         return {}, {}
     if arenas is not None:
         return arenas, {}
-    # Search the form with the plan's hash: a field is given for all arenas, for none, or where it is not the default.
+    # The configuration may give a field for all arenas, for none, or where it is not the default: try all forms.
     for forms in product(("changed", "all", "none"), repeat=len(_ARENA_DEFAULTS)):
         config = {
             arena.name: {
@@ -153,7 +153,7 @@ def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, di
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
-    """Return a warning for a digest; else one each for rules unchecked due to the plan's own and to unknown arenas."""
+    """Return a warning for a digest; else one per reason (own or unknown arenas) for which rules are not checked."""
     if verdict.examined == "totals":
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}

@@ -95,7 +95,7 @@ export class Chart extends Drawing {
     // The zoom of the page applies to the first plan only.
     const { zoom, ...rest } = this.state;
     this.apply(isFirst ? { ...rest, zoom } : rest);
-    if (this.win && !keepsSteps) this.win = this.full; // keys and the pointer use it before the next layout
+    if (this.win && !keepsSteps) this.win = this.full; // keys and the pointer use `win` before the next layout
   }
 
   apply(settings) {
@@ -134,7 +134,7 @@ export class Chart extends Drawing {
     const scene = (this.currentScene = sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }));
     const arenas = plan.arenas.filter((_, k) => shown[k]), names = memory?.arenas ?? arenas.map(({ name }) => name);
     const otherArenas = this.other?.arenas.filter(({ name }) => names.includes(name));
-    // The strip shows the live bytes of all shown arenas together. `otherSum` has those of the other plan.
+    // The strip shows the live bytes of all shown arenas together. `otherSum` has the live bytes of the other plan.
     scene.stripArena = scene.memory ?? (arenas.length > 1 ? sumOf(arenas, plan.steps, Infinity) : this.arena);
     if (otherArenas) scene.otherSum = sumOf(otherArenas, this.other.steps, Infinity);
     return scene;
@@ -459,7 +459,7 @@ export class Chart extends Drawing {
 
   // --- events ----------------------------------------------------------------------------------------------------
 
-  /** Send an event to the page after `wait` milliseconds. A newer event of the same name replaces it until then. */
+  /** Send an event to the page after `wait` milliseconds. Until then, a newer event of the same name replaces it. */
   send(event, value, wait = 0) {
     clearTimeout(this.timers[event]);
     if (wait) {

@@ -32,7 +32,7 @@ export class ChartInput extends Input {
     if (point) chart.placeTip(point);
   }
 
-  /** Store what a drag moves: the end of a range of steps (from `spanStart`), or else the picture. */
+  /** In the strip, start a range of steps, whose end the drag moves. Elsewhere, the drag moves the picture. */
   press([x, y]) {
     this.spanStart = this.isInStrip(x, y) ? this.chart.plane.at(x, y).t : null;
   }

@@ -91,8 +91,8 @@ export class Drawing {
   }
 }
 
-// Keys that work without focus on a drawing: KEYS_WITHOUT_FOCUS while no element has the focus, and KEYS_ANYWHERE while
-// an element other than a form field has it. The first drawing with an action for the key receives it.
+// Keys that work while no drawing has the focus: KEYS_ANYWHERE while another element has the focus (no form field),
+// KEYS_WITHOUT_FOCUS while no element has the focus. The first drawing with an action for the key handles the key.
 const KEYS_ANYWHERE = /^[/pst[\]]$/, KEYS_WITHOUT_FOCUS = /^([/pst[\]]|Escape|ArrowLeft|ArrowRight)$/;
 
 document.addEventListener("keydown", (event) => {

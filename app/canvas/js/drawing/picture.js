@@ -96,9 +96,9 @@ export function drawOverLimit(pen, { plan, scene, plane, plot, look }, { sheet }
   }
 }
 
-/** Draw names in at most MOST_NAMES boxes of `rows`, the largest first, that have space for the whole name or for 44
- * pixels of it. A box has the name of its first tensor and the number of the others. In the view "lifetimes", a box is
- * one tensor. Equal names are drawn once; a rest of one or two letters is not drawn. */
+/** Draw a name in each of the MOST_NAMES largest boxes of `rows` with space for the whole name or 44 pixels of it: the
+ * name of the first tensor in the box, and the number of other tensors. In the view "lifetimes", a box is one tensor.
+ * Equal names are drawn once. A name that would be shortened to one or two letters is not drawn. */
 export function drawNames(pen, { plan, scene, plane, colouring, hits, look, namer }, rows) {
   const boxes = [], used = new Set(), isPerTensor = scene.view === "lifetimes";
   for (const row of rows) {
@@ -150,7 +150,7 @@ export function drawLines(pen, frameState) {
 /** Draw the name of an arena above its band, and its sizes if they fit; in one memory, in the band on the right. */
 export function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
-  const above = top - 9, isInside = scene.memory || above < plot.y + 9; // inside the band without space above it
+  const above = top - 9, isInside = scene.memory || above < plot.y + 9; // no space above the band
   const y = isInside ? Math.max(plot.y, top) + 10 : above, end = Math.min(plot.x + plot.w, right) - 6;
   let x = Math.max(plot.x, left) + 6;
   const width = end - x;

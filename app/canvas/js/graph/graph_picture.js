@@ -48,7 +48,7 @@ function drawEdges({ pen, data, look, visible, scale }, route) {
 
   function drawEdge(k, colour, width) {
     const points = route(k), [ax, ay] = points, [bx, by] = points.slice(-2);
-    // A route may bend 400 units to the side of its ends.
+    // Skip an edge outside the visible part. The sides have a margin of 400 units, because a route may bend.
     if (Math.max(ax, bx) < x0 - 400 || Math.min(ax, bx) > x1 + 400) return;
     if (Math.max(ay, by) < y0 || Math.min(ay, by) > y1) return;
     pen.beginPath();
