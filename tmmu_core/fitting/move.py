@@ -1,7 +1,7 @@
 """The value types of fitting: kinds of moves, their costs, and moves.
 
-``search/candidates.py`` applies a move to a plan input. A node that recomputes or copies is an ordinary node of the
-native format, so the fitted graph is planned, verified, run and compared like any graph.
+A move changes a plan input (graph, planner, arenas); ``search/candidates.py`` applies it. The nodes that it adds are
+ordinary nodes of the native format, so the fitted graph is planned, verified, run and compared like any graph.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,8 +49,8 @@ class Move:
     nodes: tuple[str, ...] = ()  # ids of the affected nodes, as in the initial graph
     cost: Cost = Cost()
     bytes: int = 0
-    """Bytes that the move saves after the previous moves; may be negative. If several moves are planned together, only
-    their sum is measured: all but the last move have estimates, and the last has the sum minus these estimates."""
+    """Bytes that the move saves in addition to the moves before it; can be negative. If moves are planned together,
+    only their sum is measured: all moves but the last keep their estimates, and the last gets the sum minus these."""
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON-ready parameters; the keys depend on the kind
 
 

@@ -1,13 +1,13 @@
 """Best-first search for an optimal order over sets of executed units, and beam search for a good order.
 
-Best-first search (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
-neural networks for edge devices" (Serenity), MLSys 2020): the first complete path is optimal. If the search is stopped
-earlier, the lowest peak in the queue is a lower bound. With several arenas, each path has a vector of peaks: all
-non-dominated vectors of a set are kept, and the sum of a path's peaks is minimised.
+A path runs units (``order_model.py``) one after the other. Best-first search extends the path with the lowest peak, so
+the first complete path is optimal (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired neural
+networks for edge devices" (Serenity), MLSys 2020). If the search stops earlier, the lowest peak in the queue is a lower
+bound. With several arenas, the sum of a path's peaks is minimised, and dominated paths to the same set are dropped.
 
 A ready unit that neither exceeds the peak so far nor increases the live bytes runs immediately, because this never
-raises the live bytes of later units. Exception: if an output may reuse one of several storages of different sizes in
-place, the order of the units that touch these decides which storage is reused. These units do not run immediately.
+raises the live bytes of later units. Exception: an output may reuse one of several storages of different sizes in
+place. Which one depends on the order of the units that touch the storages, so these units do not run immediately.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from tmmu_core.fitting.order.order_memory import Bytes, OrderLists
 from tmmu_core.fitting.order.order_model import I64, OrderModel
 
 BEAM_WIDTH = 24  # maximum number of sets that a round of the beam search keeps
-BEAM_EXPANSIONS = 120_000  # planned expansions of the beam search, equally many for each unit
+BEAM_EXPANSIONS = 120_000  # planned number of expansions of the beam search, the same for each unit
 
 
 class State(NamedTuple):
@@ -71,7 +71,7 @@ class OrderStates(OrderLists):
             for s in storages:
                 self.accessors[s] |= 1 << unit
         self.neighbours = [reduce(or_, (self.accessors[s] for s in storages), 0) for storages in self.storages_of]
-        """Unit → units that touch one of its storages. Its memory change depends on which of them have run."""
+        """Unit → units that touch one of its storages. Which of these have run decides the unit's memory change."""
         self.before = [sum(1 << other for other in row) for row in model.predecessors]
         reusable = {s for row in self.candidates if len({self.size[s] for s in row}) > 1 for s in row}
         self.may_run_immediately = [reusable.isdisjoint(storages) for storages in self.storages_of]
@@ -117,7 +117,7 @@ class OrderStates(OrderLists):
         return State(done, ready, peaks, tuple(map(int.__add__, state.live, added)), (state.path, unit))
 
     def memory_change(self, unit: int, done: int) -> tuple[Bytes, Bytes]:
-        """Return the bytes by arena that ``unit`` adds after the units ``done``: the maximum, and the final change."""
+        """Return, by arena, the most bytes that ``unit`` adds while it runs after ``done``, and the change after it."""
         self.expansions += 1
         key = done & self.neighbours[unit]
         if key not in self._change_at[unit]:
@@ -131,7 +131,7 @@ class OrderStates(OrderLists):
         return self._change_at[unit][key]
 
     def lower_bound(self) -> Bytes:
-        """Return a lower bound of each arena's peak: the most bytes that every order has live at one unit."""
+        """Return a lower bound of each arena's peak: the maximum over units of the bytes always live at the unit."""
         units, storages = len(self.model), len(self.size)
         must_follow = np.zeros((units, units), np.bool_)  # [unit, p]: whether the unit must run after p
         for unit in range(units):  # units are sorted in a valid order
@@ -139,15 +139,15 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: whether the unit touches the storage, runs before an accessor, after one, before all others.
+        # [storage, unit]: whether the unit is an accessor (touches it), runs before one, after one, before all others.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, accessors in enumerate(map(bits, self.accessors)):
             after_one[s], before_one[s] = must_precede[accessors].any(0), must_follow[accessors].any(0)
             touched[s, accessors], before_all[s] = True, same_or_follow[accessors].all(0)
         is_born = after_one | np.array(self.starts_live, np.bool_)[:, None]
         is_needed = touched | before_one | np.array(self.stays_live, np.bool_)[:, None]
-        # The first unit to touch a storage in every order creates it. Only in a unit of one node, all storages that it
-        # creates are live together.
+        # A unit creates the storages that it touches before all other units. They are counted only if the unit has one
+        # node, because only then all are live together.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         is_live = (is_born & is_needed) | (touched & single & before_all)
         found = [0] * self.arena_count
@@ -184,9 +184,9 @@ def best_first_search(
     budget: int = 200_000,
     should_continue: Callable[[int], bool] | None = None,
 ) -> Proof:
-    """Return the best order whose sum of peaks, with constants, is below ``upper``; otherwise only a lower bound.
+    """Return the order with the least sum of peaks, with constants, if it is below ``upper``; else only a lower bound.
 
-    ``floor``: lower bound of each arena's peak. ``budget``: maximum expansions; ``should_continue`` receives the count.
+    ``floor``: lower bound of each arena's peak. ``budget``: maximum expansions; ``should_continue`` gets their number.
     """
     state = states.start()
     if floor is not None:
@@ -227,8 +227,8 @@ def best_first_search(
 def beam_search(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
-    Beam search keeps at most ``BEAM_WIDTH`` sets of executed units, those with the lowest sum of peaks, live bytes, and
-    bit mask, in this order. Each round extends every set by its immediate units and by one ready unit.
+    Each round extends every set of executed units by its immediate units and by one ready unit, and keeps at most
+    ``BEAM_WIDTH`` of the new sets. Sets are ranked by sum of peaks, then live bytes, then bit mask.
     O(units · ready units).
     """
     front, width = {0: states.start()}, BEAM_WIDTH

@@ -1,25 +1,25 @@
 """Live bytes of execution orders, and orders that are built step by step.
 
-An order is an array of units (nodes that run together). A storage is live from its first touch (write or read) to its
-last; inputs from the start, outputs to the end. All sums stay within 64 bits (``order_model.MAX_TOTAL_BYTES``).
+An order is an array of units (nodes that run together). A storage is live from its first to its last touch (write or
+read), an input from the start, an output to the end. All sums stay within 64 bits (``order_model.MAX_TOTAL_BYTES``).
 
 Inductor, PyTorch's compiler, chooses from these orders (``torch/_inductor/memory.py``):
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
-  2006): run the ready unit that raises the peak least; of equal ones, the one that leaves the fewest live bytes. With a
-  threshold (pytorch#161810): if every ready unit adds more bytes, run the one whose first reader comes first.
+  2006): run the ready unit that raises the peak least; of equal units, the one that leaves the fewest live bytes. With
+  a threshold (pytorch#161810): if every ready unit adds more bytes, run the unit whose first reader comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
-* **Depth first**: take the units by touched bytes, fewest first; run the missing predecessors directly before each.
+* **Depth first**: take the units by rising touched bytes. Directly before each unit, run its missing predecessors.
 * **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first,
   unless it raises the peak so far.
 
-Also **hill–valley** orders: interleave independent schedules optimally. A schedule is split into segments, each with
-its hill (most bytes added while it runs) and its valley (bytes added once it has run). Segments with a negative valley
-come first, sorted by rising hill; the others follow, sorted by falling hill − valley (Liu, "An application of
-generalized tree pebbling to sparse matrix factorization", 1987; Abdel-Wahab and Kameda, "Scheduling to minimize maximum
-cumulative cost subject to series-parallel precedence constraints", 1978). Adjacent segments of one schedule that this
-order would swap are merged. The graph is reduced to a forest: each unit is attached only to the first unit that needs
-it. So the order is optimal if the graph is a forest, and otherwise a heuristic. About O(units log units).
+Also **hill–valley** orders, which interleave independent schedules optimally (Liu, "An application of generalized tree
+pebbling to sparse matrix factorization", 1987; Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost
+subject to series-parallel precedence constraints", 1978). A schedule is split into segments. Each segment has a hill
+(most bytes added while it runs) and a valley (bytes added once it has run). Segments with a negative valley come first,
+by rising hill; the other segments follow, by falling hill − valley. If this would swap two adjacent segments of one
+schedule, they are merged. The graph is reduced to a forest: each unit is attached only to the first unit that needs it.
+So the order is optimal if the graph is a forest, and otherwise a heuristic. About O(units log units).
 """
 
 from collections.abc import Iterator
@@ -45,8 +45,8 @@ def measure(model: OrderModel, order: I64) -> I64:
 def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
     """Return (position, during, after): the live bytes of an order, without those that are live at every step.
 
-    The arrays have a first column for the time before all units, and one column per node. ``position`` (columns,) is
-    that of the node's unit in the order, −1 in the first column. ``during`` and ``after`` (arenas, columns): the live
+    The arrays have a first column for the time before all units, and one column per node. ``position`` (columns,): the
+    place of the node's unit in the order, −1 in the first column. ``during`` and ``after`` (arenas, columns): the live
     bytes while the node runs, and after it.
     """
     units = [model.units[unit] for unit in order.tolist()]
@@ -88,7 +88,7 @@ class OrderLists:
         """Unit → storages that it touches."""
 
     def run_nodes(self, unit: int, born: Any, left: Any) -> tuple[Bytes, Bytes]:
-        """Run the nodes of a unit; return by arena the most live bytes that it adds, and the change once it has run.
+        """Run a unit; return, by arena, the most bytes that it adds to the live bytes, and the change once it has run.
 
         ``born`` (storage → whether it has become live) and ``left`` (storage → number of nodes that have not touched it
         yet) are updated.
@@ -153,7 +153,7 @@ class Walk(OrderLists):
 
 
 def free_early(model: OrderModel, order: I64, limited: bool = True) -> I64:
-    """Return ``order`` with units that free more than they allocate as early as possible.
+    """Move each unit that frees more than it allocates as early as possible in ``order``; return the new order.
 
     ``limited``: such a unit moves only if it does not raise the peak so far.
     """
@@ -169,9 +169,9 @@ def free_early(model: OrderModel, order: I64, limited: bool = True) -> I64:
 
 
 def allocate_late(model: OrderModel, order: I64) -> I64:
-    """Return ``order`` with units that allocate more than they free as late as possible.
+    """Move each unit that allocates more than it frees as late as possible in ``order``; return the new order.
 
-    In the reversed order, these units free more than they allocate, so ``free_early`` moves them.
+    In the reversed order, such a unit frees more than it allocates, so ``free_early`` moves it.
     """
     reversed_model = replace(
         model,

@@ -1,16 +1,16 @@
 """The order problem: dependencies between nodes, and the storages that are live for a set of executed nodes.
 
-The live storages depend on the *set* of executed nodes only: a storage is live from the first to the last node that
-touches it (reads or writes a member); inputs from the start, outputs to the end. The same holds for in-place reuse
-(contract §1): node n is the last reader of tensor x if all other nodes that touch x's storage have run. An order is a
-path through those sets; its peak is the most live bytes at a step.
+The live storages depend only on the *set* of executed nodes, not on their order. A storage is live from the first to
+the last node that touches it (reads or writes a member), an input from the start, an output to the end. In-place reuse
+(contract §1) depends on the set too: node n is the last reader of tensor x if all other nodes that touch x's storage
+have run. The peak of an order is the most live bytes at a step.
 
 Besides the flow of data, the initial order (the execution order of the graph) gives these dependencies:
 
-* **overwriting**: the order of a write of a storage and every other access to it stays the same;
+* **overwriting**: a write to a storage keeps its order relative to every other access to this storage;
 * **effects**: random, collective, side-effect and unknown operators keep their order;
-* **scopes**: the nodes of a nested scope (If, Loop, Scan) are one unit, in their order;
-* **phases**, on request.
+* **scopes**: the nodes of a nested scope (If, Loop, Scan) run together, as one *unit*, in their order;
+* **phases**, on request: all nodes of a phase run before the next phase.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ class OrderModel:
     starts_live: NDArray[np.bool_]  # shape (storages,): whether it is live before the first node, as an input
     constant: I64  # shape (arenas,): bytes that are live at every step
     arenas: tuple[str, ...]
-    padding: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the last storage needs none
+    padding: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the top storage needs none
 
     def __len__(self) -> int:
         return len(self.units)
@@ -157,7 +157,7 @@ def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
-    """Return node → touched storages, without persistent ones; (node, storage) → number of touched tensors, if > 1."""
+    """Return node → touched storages, not persistent ones, and (node, storage) → number of touched tensors, if > 1."""
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate([np.repeat(np.arange(nodes), np.diff(ptr)) for ptr in (index.in_ptr, index.out_ptr)])
@@ -177,7 +177,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
     """Return the units, sorted by their first node in the initial order, and the unit of each node (−1: not run).
 
-    All nodes between the first and the last node of a scope are in one unit, so that dependencies have no cycle.
+    Nodes outside a scope that run between its nodes join its unit. Otherwise, dependencies of units could have a cycle.
     """
     scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in order]
     last_of_scope = {scope: position for position, scope in enumerate(scopes) if scope}
@@ -204,8 +204,8 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
     edges = np.concatenate([np.stack([before, after], axis=1), np.array(extra, np.int64).reshape(-1, 2)])
     if not keep_phases:
         return edges
-    # A section is a run of nodes of one phase. Its last nodes, without a successor in it, run before the first nodes of
-    # the next section. The gradients of results are a section: they exist when the backward pass begins.
+    # A section is a sequence of nodes of one phase. Nodes without a successor in it run before the nodes of the next
+    # section without a predecessor there. Gradients of results are a section: backward begins with them.
     phases = groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))
     sections = [list(section) for _, section in phases]
     section_of = np.full(len(nodes), -1, np.int64)
@@ -223,7 +223,7 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
 def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
     """Yield edges from each write of a storage to later accesses, and from earlier accesses to the write."""
     storages = liveness.storages
-    # A storage with birth 0 can have content before its first write, so one write overwrites it.
+    # The first write of a storage overwrites nothing, except if its birth is 0: it can already have content.
     overwritten = {s: row for s, row in storage_writers(liveness).items() if len(row) > (storages.birth[s] > 0)}
     step_of, index = liveness.timeline.step_of, liveness.timeline.index
     accesses = {storage: set(writers) for storage, writers in overwritten.items()}

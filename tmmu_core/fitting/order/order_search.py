@@ -7,8 +7,8 @@
     2. three variants of the best order so far: hill–valley, units moved late, units moved early
     3. beam search, then best-first search, which finds the optimal order or a lower bound
 
-A unit is a node, or nodes that run together (``order_model.py``). The objective is the sum of the arenas' peaks. Effort
-is counted in expansions, not in time.
+A unit is a node, or nodes that run together (``order_model.py``). The objective is the sum of the arenas' peaks. Limits
+of the search count expansions (units tried as the next one of an order), not time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -145,7 +145,7 @@ def order_move(
 ) -> OrderMove | None:
     """Search for the order with the lowest sum of peaks; ``goal``: see ``best_order``.
 
-    ``None`` if no node runs, or if the sizes sum to 2^60 bytes or more.
+    Return ``None`` if no node runs, or if the sizes sum to 2^60 bytes or more.
     """
     alignments = alignments_of(base.plan_input, base.liveness.arenas)
     model = order_model(base.liveness, alignments, keep_phases=keep_phases)

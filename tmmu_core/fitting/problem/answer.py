@@ -1,4 +1,4 @@
-"""The capacity and the moves of a fit, its result, and the bytes of a fitted training step by module."""
+"""The capacity of a fit, the moves that it may use, its result, and the bytes of a fitted training step by module."""
 
 import re
 from collections import Counter, defaultdict
@@ -29,8 +29,8 @@ COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", 
 """Figures of a module in bytes.
 
 ``activations``: results of the forward pass that the backward pass of the initial or the fitted graph reads. They are
-the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted plan, without
-persistent ones and without arenas that the capacity does not limit.
+the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: tensors live at the peak of the fitted plan, in the
+arenas that the capacity limits; persistent tensors are not counted.
 """
 LOSS_OPERATORS = ("log_softmax", "nll_loss", "cross_entropy")  # parts of the names of loss operators
 CHUNKED_LOSS = (
@@ -74,7 +74,7 @@ class Capacity:
         return total
 
     def over(self, bytes_of: Mapping[str, int]) -> int:
-        """Return the bytes by which arenas of these sizes, without ``offload``, exceed the capacity; 0 if they fit."""
+        """Return the bytes by which arenas (name → size) exceed the capacity, 0 if they fit; ``offload`` is ignored."""
         counted = {name: size for name, size in bytes_of.items() if name != OFFLOAD_ARENA}
         over_arenas = sum(max(0, size - self.arenas.get(name, size)) for name, size in counted.items())
         return over_arenas if self.total is None else max(over_arenas, sum(counted.values()) - self.total)
@@ -101,8 +101,8 @@ class UnknownOperator:
 def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[UnknownOperator, ...]:
     """Return the operators that limit moves of ``kinds``, sorted by name.
 
-    Unknown operators keep their order relative to each other and to random, communicating and side-effect operators.
-    They are not recomputed, nor are operators without a known cost, of which gradients and nested scopes are omitted.
+    An unknown operator is not recomputed, and keeps its order relative to unknown, random, collective and side-effect
+    operators. An operator of unknown cost is not recomputed; it is not listed if it is a gradient or in a nested scope.
     """
     index, sizes = timeline.index, bytes_of_tensors(timeline).tolist()
     flops = graph_flops(index)
@@ -180,8 +180,8 @@ class Fitted:
 def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> dict[str, dict[str, int]]:
     """Return module path → column of ``COLUMNS`` → bytes; empty if the graph has no backward pass. O(operands).
 
-    The bytes of submodules are not included. ``gradients`` names the parameters with a gradient; the default is those
-    with a tensor ``PARAMETER.grad``.
+    The bytes of submodules are not included. ``gradients`` names the parameters with a gradient. Default: a parameter
+    has a gradient if there is a tensor ``PARAMETER.grad``.
     """
     graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.plan_input.graph
     if not any(node.phase == "backward" for node in graph_before.nodes):
@@ -217,7 +217,7 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
 def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
     """Return group of modules → number of modules and sum of their figures, most activations first.
 
-    A group is named by a path with ``.*`` in place of its first ``.NUMBER``. The root is the group ``outside modules``.
+    Modules that differ only in the first ``.NUMBER`` are one group, written ``.*``. The root is ``outside modules``.
     """
     found: dict[str, tuple[int, Counter[str]]] = {}
     for path, row in layers.items():
@@ -232,7 +232,7 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
 
     ``node`` is the node that runs at the peak, and ``module`` is its module. ``tensors`` lists the live storages that
     are not persistent as ``(tensor, bytes, module)``. ``modules`` maps each module to the bytes of its storages. Both
-    are sorted, largest first. ``suggestion``: ``CHUNKED_LOSS`` if loss operators wrote over 25 % of them, else ``""``.
+    are sorted, largest first. ``suggestion``: ``CHUNKED_LOSS`` if loss operators wrote over 25 % of these bytes.
     """
     graph, plan = fitted.best.plan_input.graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
@@ -276,7 +276,7 @@ def _module_of_node(graph: Graph) -> dict[str, str]:
 def _results_for_backward(graph: Graph) -> dict[str, str]:
     """Return result → the node that computes it, for the results of the forward pass that the backward pass reads.
 
-    A recomputed result and its node have their ids in the initial graph. ``tangent`` nodes read no data.
+    Recomputed results and their nodes have their ids of the initial graph. ``tangent`` nodes do not count as readers.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}

@@ -1,7 +1,7 @@
 """In-place moves: add permissions for in-place reuse that the operator allows and the graph lacks.
 
 Element i of an element-wise operator's output depends only on element i of its inputs. So the output can overwrite an
-input of the same shape and dtype. Views (unknown element layout), persistent inputs and aliased outputs are excluded.
+input of the same shape and dtype. No pair has a view (its layout is unknown), a persistent input or an aliased output.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.timeline import Liveness
 from tmmu_core.plans.figures.live_bytes import live_bytes_of
 
-Pairs = tuple[tuple[int, int], ...]  # pairs of input and output positions of a node
+Pairs = tuple[tuple[int, int], ...]  # pairs (input position, output position) of a node
 WHY = "element i of the output depends only on element i of the inputs"
 
 
@@ -31,7 +31,7 @@ def missing_pairs(node: Node, tensors: dict[str, Tensor]) -> Pairs:
 
 
 def permitted_pairs(node: Node) -> Pairs:
-    """Return the pairs that a node lists; none for ``none``, ``any`` and the default ``None`` (like ``any``)."""
+    """Return the pairs that a node lists; no pair for ``none``, ``any`` and ``None``, which means ``any``."""
     return () if isinstance(node.inplace, str) or node.inplace is None else node.inplace
 
 
@@ -49,7 +49,7 @@ def missing_permissions(plan_input: PlanInput, nodes: Collection[str] | None = N
 
 
 def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
-    """Return one move with the missing permissions without which an arena's peak is higher; ``None`` if there is none.
+    """Return one move with the missing permissions whose removal would raise an arena's peak; ``None`` if none would.
 
     ``after`` is the liveness of the graph with all missing permissions added.
     """

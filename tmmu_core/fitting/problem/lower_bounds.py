@@ -1,13 +1,13 @@
 """Lower bounds of all plans that the allowed moves can reach: a bound above the capacity proves that no plan fits.
 
-* **Step**: all inputs and outputs of a node are live when it runs, with any moves. If the output can reuse an input,
-  the reused bytes are counted once. A second bound counts the inputs, which are all live one step earlier.
+* **Step**: when a node runs, all its inputs and outputs are live, whatever the moves. If the output can reuse an input,
+  the reused bytes are counted once. A second bound then counts only the inputs: all are live one step earlier.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
-* **Persistent** storages are live at every step. Others, if no move can drop them, are live from first to last use.
-* **Order**: without recomputation and offload, the bound of the order search is valid as well. If order and in-place
+* **Persistent** storages are live at every step. A storage that no move can drop is live from first to last use.
+* **Order**: if no move recomputes or offloads, the bound of the order search is valid as well. If order and in-place
   reuse are fixed too, the bound of the plan is used.
 
-The largest applies. Sizes are rounded up to the alignment, less the largest padding: the highest storage needs none.
+The largest bound applies. It counts the padding of storages except the largest padding: the storage on top needs none.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ class ArenaBound:
     arena: str
     bytes: int
     step: str  # the node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound has no single step
-    tensors: tuple[str, ...]  # ids of the storages live at the step; persistent ones only if the live ranges are fixed
+    tensors: tuple[str, ...]  # ids of storages live at the step; also persistent ones if no move changes live ranges
     why: str
 
 
@@ -65,7 +65,7 @@ def alignments_of(plan_input: PlanInput, arenas: Iterable[str]) -> dict[str, int
 def lower_bound(start: Candidate, allowed: Iterable[Kind], always_live: list[list[int]] | None = None) -> LowerBound:
     """Return the lower bound of all plans that the allowed moves can reach from ``start``.
 
-    ``always_live``: node → storages that are live when it first runs, with any moves.
+    ``always_live``: node → storages that are live when it first runs, whatever moves are applied.
     """
     kinds, found = frozenset(allowed), list[ArenaBound]()
     if not kinds:  # neither the graph nor the planner can change
@@ -98,7 +98,7 @@ def lower_bound(start: Candidate, allowed: Iterable[Kind], always_live: list[lis
 
 
 def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
-    """Return the bound raised to ``needs``: arena → bytes that all orders need."""
+    """Return ``bound``, raised to at least ``needs``: arena → bytes that every order needs."""
     why = "every order has at least this many live bytes at some step"
     pairs = ((old, ArenaBound(old.arena, needs.get(old.arena, 0), "", (), why)) for old in bound.arenas)
     return LowerBound(tuple(max(pair, key=lambda bound: bound.bytes) for pair in pairs))
@@ -122,7 +122,7 @@ class LiveSet(NamedTuple):
 def live_sets(
     liveness: Liveness, arena: int, alignment: int, may_add_pairs: bool, always_live: list[list[int]] | None = None
 ) -> Iterator[LiveSet]:
-    """Yield live sets of an arena: the loading of the inputs, the end, and one or two for each node."""
+    """Yield live sets of an arena: one when the inputs are loaded, one at the end, one or two for each node."""
     timeline, storages = liveness.timeline, liveness.storages
     index = timeline.index
     tensor_bytes = bytes_of_tensors(timeline)[view_roots(index)[0]].tolist()

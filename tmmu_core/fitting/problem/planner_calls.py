@@ -1,8 +1,8 @@
-"""Plan the input of a fit: lower its graph (``PlanInput``), and plan it (``Candidate``).
+"""Lower the graph of a fit to a ``PlanInput``, and plan it: a ``Candidate``.
 
-Lowering writes the mode, preset, order and sizes of a request into the graph itself: planned with default options, the
-lowered graph has the live ranges of the request. So moves do not depend on the mode, and a fitted file is planned
-without options. No other module of ``fitting`` calls planners.
+Lowering writes the mode, preset, order and sizes of a request into the graph itself. A plan of the lowered graph with
+default options then has the live ranges of the request. So moves do not depend on the mode, and a fitted file needs no
+options. No other module of ``fitting`` calls planners.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
         nodes = [msgspec.structs.replace(node, phase="forward") for node in nodes]
     outputs = dict.fromkeys(graph.outputs)
     if timeline.mode == "forward" and timeline.retain:
-        # Keep saved tensors and their bases, except those that are persistent, or neither computed nor loaded.
+        # Saved tensors and their bases become outputs, unless they are persistent, or nothing computes or loads them.
         roots, _ = view_roots(index)
         has_bytes = ((index.producer >= 0) | index.is_input | (index.base >= 0)) & ~index.is_persistent
         saved = [k for i, tensor in enumerate(graph.tensors) if tensor.saved_for_backward for k in (i, int(roots[i]))]
@@ -78,8 +78,8 @@ class PlanInput:
     """A lowered graph (its mode, preset and sizes are fixed), a planner and an arena configuration."""
 
     graph: Graph
-    """A graph with an ``execution_order``. The planner and its options are copied into it, and the alignment if all
-    arenas share one. So its plan with default options is the plan of this input."""
+    """A graph with an ``execution_order``. The planner, its options, and the alignment if all arenas share one, are
+    copied into the graph. So the plan of the graph with default options is the plan of this input."""
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
     arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None  # as given; capacities are ignored
@@ -98,7 +98,7 @@ class PlanInput:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A plan after moves."""
+    """A plan input after moves, and its plan."""
 
     plan_input: PlanInput
     moves: tuple[Move, ...]  # in the order in which they were applied
@@ -138,7 +138,7 @@ class Candidate:
 def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
     """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities or budget.
 
-    If the request has a shard spec, the candidate is the share of the request's rank. Raises ``ContractError``.
+    If the request has a shard spec, the graph is the share of the request's rank. Raises ``ContractError``.
     """
     limits: dict[str, Any] = {"capacities": {}, "budget": None, "one_memory": request.is_one_memory}
     unlimited = request.but(token=None, seed=None, arenas=_unlimited(request.arenas), **limits).with_defaults(graph)
@@ -169,7 +169,7 @@ def solve_input(plan_input: PlanInput) -> Solution:
 
 
 def extents_of(plan_input: PlanInput) -> dict[str, int]:
-    """Return :func:`extents` of the plan of an input; most planners need no rows of the plan for this."""
+    """Return :func:`extents` of the plan of an input; with most planners, without making the rows of the plan."""
     entry = planner_named(plan_input.planner)
     if entry.defines_arenas:
         return extents(solve_input(plan_input).plan)
@@ -193,7 +193,7 @@ def bounds(plan: Plan) -> dict[str, int]:
 
 
 def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any] | None:
-    """Return the configuration without capacities, so that plans over capacity are returned too."""
+    """Return the configuration without capacities, so that a plan over capacity is no error."""
     if arenas is None:
         return None
     items = arena_fields(arenas).items()

@@ -32,15 +32,15 @@ COSTLY: dict[Kind, Any] = {"recompute": recompute_moves, "offload": offload}
 """Kind of moves that cost compute or transfers → its module.
 
 * ``single_moves(plan_input)`` yields moves that each lower the sum of the arenas' peak live bytes, without planning.
-  ``Move.bytes`` is this reduction, not that of the arenas' sizes. The largest reduction is first.
-* ``lists_of_moves(plan_input, capacity, report)`` yields complete lists of moves, cheapest first, each with a lower
-  peak than the list before.
+  ``Move.bytes`` is this reduction of live bytes; arenas can shrink by less. The largest reduction is first.
+* ``lists_of_moves(plan_input, capacity, report)`` yields alternative lists of moves, each for ``plan_input`` itself,
+  cheapest first. Each list has a lower peak than the list before.
 """
 ALIGNMENT_WHY = "the live ranges stay the same; the hardware must support this alignment"
 
 
 def _apply(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Return the plan input after one move whose kind is not in ``COSTLY``. Comments show the ``details`` of a kind."""
+    """Return the plan input after one move whose kind is not in ``COSTLY``. Comments show ``details`` of each kind."""
     graph, details = plan_input.graph, move.details
     match move.kind:
         case "planner":  # {"planner": NAME, "options": {…}}
@@ -81,7 +81,7 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 
 
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """Return the plan of ``base`` after further moves; the last move gets the rest of the saving as ``Move.bytes``."""
+    """Return the plan of ``base`` after ``moves``; ``bytes`` of the last is the saving minus the other ``bytes``."""
     if not moves:
         return base
     plan_input = apply_moves(base.plan_input, moves)
@@ -102,7 +102,7 @@ def with_size(start: Candidate, name: str, size: int) -> Candidate:
 
 
 def planner_moves(planner: str) -> tuple[Move, ...]:
-    """Return the move from ``planner`` to the best planner; no move if it is the best one."""
+    """Return the move from ``planner`` to the best planner; no move if ``planner`` is the best."""
     what = f"pack with {BEST_PLANNER!r} instead of {planner!r}"
     move = Move("planner", what, "the execution order does not change", details={"planner": BEST_PLANNER})
     return () if planner == BEST_PLANNER else (move,)
@@ -151,7 +151,7 @@ def bisect_size(
 ) -> FittedSize:
     """Return the largest size within ``bounds`` that fits. Memory must grow with the size.
 
-    ``is_excluded`` is a quick proof that a size does not fit. ``fit_at`` runs about log₂ (max − min) times, but only
+    ``is_excluded`` proves quickly that a size does not fit. ``fit_at`` runs about log₂ (max − min) times, but only
     once if the largest size that is not excluded fits. If a fit is stopped, return the largest size that fits so far.
     """
     if is_excluded is not None:

@@ -5,9 +5,9 @@
     initial plan ─► planner ─► order ─► in place ─► alignment ─► recompute, offload ─► sizes
                     └────────── no extra cost ─────────────┘    └ cheapest that fits ┘
 
-A *candidate* is the plan after a list of moves. Each step proposes lists of moves for an earlier candidate; the planner
-plans each of them, so that no size is an estimate. The *best* candidate is the cheapest that fits, else the one that
-exceeds the capacity least. If nothing fits, order search and recomputation alternate from the *smallest* candidate
+A *candidate* is the plan after a list of moves. Each step proposes lists of moves for an earlier candidate. Each list
+is planned, so no size is an estimate. The *best* candidate is the cheapest that fits; if none fits, it is the candidate
+that exceeds the capacity least. While none fits, order search and recomputation alternate, from the *smallest* one
 (least extent). The search is deterministic. If stopped, it returns the best candidate so far.
 """
 
@@ -32,11 +32,11 @@ from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
-MOST_LISTS = 16  # maximum number of lists of moves of one kind, for progress reports
+MOST_LISTS = 16  # maximum number of lists of moves of one kind, the total in progress reports
 CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
-SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
+SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the others fit
 Found = Callable[[Candidate], None] | None  # receives every improved candidate
-ROUNDS = 6  # maximum number of schedules between the lower bound and the smallest plan
+ROUNDS = 6  # maximum number of limits that ``try_lower_schedules`` tries
 
 
 def fit(
@@ -51,8 +51,8 @@ def fit(
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
-    if no plan found fits, search for the smallest plan, which may fit unless a bound excludes it. With a maximum cost,
-    the first search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas, the arena
+    if no plan found fits, a second search looks for the smallest plan; it may fit after all. With a maximum cost, the
+    first search does this. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas, the arena
     ``offload``, and an empty capacity.
     """
     allowed = allowed or Allowed()
@@ -68,7 +68,7 @@ def fit(
         raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
     search = _FitSearch(start, capacity, allowed, Watch(progress), found)
     search.search()
-    # With known operators, a fit without cost would not be better, and a proof without the order search would hold.
+    # Knowing all operators could change the result, except a fit without cost and a proof without the order search.
     fits = search.fits(search.best)
     is_final = not search.best.cost.weight if fits else (search.is_impossible and search.order is None)
     unknown = () if is_final else unknown_operators(start.liveness.timeline, allowed.kinds)
@@ -86,7 +86,7 @@ def _rejected(message: str, hint: str) -> InvalidIrShapes:
 
 
 def smallest_of(found: Iterable[Candidate]) -> Candidate:
-    """Return the candidate with the least extent, the first of equals."""
+    """Return the candidate with the least extent; of equal candidates, the first."""
     return min(found, key=lambda candidate: candidate.extent_bytes)
 
 
@@ -98,8 +98,8 @@ def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
     if "sizes" in kinds:
         for name, dim in sorted(start.plan_input.graph.dims.items()):
             start = candidates.with_size(start, name, dim.min)
-    # The extent of this plan is no bound: at a larger alignment or size, the planner can need fewer bytes. The kind
-    # "planner" selects a bound that holds for every packing.
+    # Without kinds, ``lower_bound`` returns extents. They are no bound: at a larger alignment or size, the planner can
+    # need fewer bytes. With the kind "planner", the bound holds for every packing.
     bound_kinds: set[Kind] = set(kinds) - {"sizes", "alignment"}
     if "alignment" in kinds or start is not initial:
         bound_kinds.add("planner")
@@ -110,8 +110,8 @@ class _FitSearch:
     def __init__(self, start: Candidate, capacity: Capacity, allowed: Allowed, watch: Watch, found: Found) -> None:
         self.start, self.capacity, self.allowed = start, capacity, allowed
         self.watch, self.on_improvement = watch, found
-        self.goal = capacity  # the capacity, or a larger one in the search for the smallest plan
-        self.best = self.best_in_initial_order = start  # the second: without costly moves, in the start's order
+        self.goal = capacity  # what a plan must fit: the capacity, or the lower bound in ``search_smallest``
+        self.best = self.best_in_initial_order = start  # the second: with at most a planner move
         self.curve: tuple[Candidate, ...] = (start,)  # candidates that no other dominates in cost and bytes
         self.order: OrderMove | None = None  # the result of the order search
         self.flops = total_flops(start.liveness.timeline.index)
@@ -150,7 +150,7 @@ class _FitSearch:
     def search_smallest(self) -> None:
         """If no plan fits, search for the smallest one. The goal is the lower bound, whatever the capacity."""
         if self.fits(self.best) or self.watch.stopped or self.allowed.max_cost is not None:
-            return  # with a maximum cost, no proof ended the first search
+            return  # with a maximum cost, the first search has tried all moves
         below_all = Capacity(None if self.capacity.total is None else -1, dict.fromkeys(self.capacity.arenas, -1))
         lowest = _FitSearch(self.start, below_all, self.allowed, self.watch, self.record)
         while lowest.is_impossible and not self.watch.stopped:
@@ -172,7 +172,7 @@ class _FitSearch:
     def remove_small_moves(self) -> None:
         """Remove moves that save less than 1 % of the excess, if the plan still fits without them.
 
-        Try to remove all, then the smaller half, and so on. A move that other moves depend on cannot be removed.
+        Try to remove all of them, then the smaller half, and so on. A move that other moves need cannot be removed.
         """
         excess, moves = self.capacity.over(extents(self.start.plan)), self.best.moves[len(self.start.moves) :]
         by_size = sorted(moves, key=lambda move: move.bytes)
@@ -199,7 +199,7 @@ class _FitSearch:
         if "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Search the order with all in-place reuses allowed: its lower bound then also holds after in-place moves.
-        if self.order is None:  # ``search_smallest`` repeats the steps with larger goals
+        if self.order is None:  # only once, although ``search_smallest`` repeats this step
             extra = missing_permissions(self.start.plan_input) if "inplace" in self.allowed.kinds else None
             self.order = self.best_order(self.start if extra is None else candidates.plan_moves(self.start, (extra,)))
         if self.order is not None and self.order.move is not None:
@@ -256,7 +256,7 @@ class _FitSearch:
             smallest = self.recompute_or_offload(ordered)
 
     def try_schedules(self) -> None:
-        """Try an order and recomputation found together for ``total``; with a lower limit if the planner needs more."""
+        """Try schedules (order and recomputation) within ``total``; lower the limit while plans exceed ``total``."""
         limit = total = self.capacity.total or 0
         last, decrease = None, 0
         while limit > 0:
@@ -264,11 +264,11 @@ class _FitSearch:
             over = 0 if candidate is None else self.capacity.over(extents(candidate.plan))
             if candidate is None or not 0 < over < total // 10:
                 break
-            decrease = 2 * decrease if candidate.moves == last else over  # faster if the schedule is the same again
+            decrease = 2 * decrease if candidate.moves == last else over  # lower faster if the schedule did not change
             last, limit = candidate.moves, limit - decrease
 
     def try_lower_schedules(self) -> None:
-        """Try limits below the smallest plan: halfway to the lower bound as long as this succeeds, then 0.1 % lower."""
+        """Try schedules below the best extent: halfway to the goal as long as this succeeds, then 0.1 % below."""
         is_halfway = True
         for _ in range(ROUNDS if self.capacity.total is not None else 0):
             extent = self.best.extent_bytes
@@ -290,7 +290,7 @@ class _FitSearch:
     def recompute_or_offload(self, base: Candidate) -> Candidate:
         """Recompute, then offload if this can be cheaper, until a list of moves fits; return the smallest candidate."""
         smallest = base
-        # Offload must transfer at least the excess over the goal.
+        # Offload transfers at least the excess over the goal, so it costs at least this.
         least_cost = FLOPS_PER_MOVED_BYTE * self.goal.over(extents(base.plan))
         for kind in (kind for kind in candidates.COSTLY if kind in self.allowed.kinds):
             is_cheap = self.fits(self.best) and self.best.cost.weight <= least_cost
@@ -308,8 +308,8 @@ class _FitSearch:
     def lists_of_moves(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        If a list exceeds the maximum cost, the list with the lowest peak found within this cost replaces it and is the
-        last. In the search for the smallest plan, it is the only list of recomputation.
+        If a list exceeds the maximum cost, yield instead the list with the lowest peak within this cost, and stop. In
+        the search for the smallest plan, recomputation yields only the list with the lowest peak at any cost.
         """
         if self.goal is not self.capacity and kind == "recompute":
             if lowest := lowest_within(base.plan_input, self.goal, None, self.watch):
@@ -346,7 +346,7 @@ class _FitSearch:
     def best_planned(self, candidate: Candidate) -> Candidate:
         """Return ``candidate`` planned with the best planner if this is allowed and not larger, else ``candidate``.
 
-        A planner that saves nothing now can use the bytes that later moves free.
+        Equal size is enough: a planner that saves nothing now can use the bytes that later moves free.
         """
         moves = () if candidate.has("planner") else self.planner_moves
         other = candidates.plan_moves(candidate, moves)

@@ -1,8 +1,8 @@
 """Overviews of possible changes: single moves ranked by the bytes that they save, and the curve of bytes against cost.
 
-For each kind, the moves that save the most live bytes at the peak are planned, each alone. The planned moves are ranked
-by the bytes by which they reduce the sum of the arenas' extents. The points of the curve are plans, from the initial
-one towards the lower bound.
+``what_if`` plans, for each kind, the moves that save the most live bytes at the peak, each move alone. It ranks the
+planned moves by the bytes by which they reduce the sum of the arenas' extents. ``curve`` returns plans, from the
+initial plan towards the lower bound.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
 MOST_PLANNED = 8  # maximum number of moves of one kind that are planned
-POINTS = 8  # number of capacities from the smallest plan without cost down to the lower bound
+POINTS = 8  # number of capacities tried, from the smallest plan without cost down to the lower bound
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class WhatIf:
 
     moves: tuple[Move, ...]  # sorted by saved bytes, then by cost; moves that save nothing are omitted
     planned: int  # number of moves that were planned
-    possible: int  # number of moves that were considered
+    possible: int  # number of moves, planned or not
     stopped: bool = False
 
 
 def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: Progress | None = None) -> WhatIf:
-    """Rank single moves on ``start``; ``sizes`` has none. ``progress`` can stop the search; results so far are kept."""
+    """Rank moves, each applied alone to ``start``; ``sizes`` has none. ``progress`` can stop the search early."""
     watch = Watch(progress)
     ranked: list[Move] = []
     possible = planned = 0
@@ -61,7 +61,7 @@ def _single_moves(start: Candidate, kind: Kind, watch: Watch) -> Iterator[Move]:
     if kind == "planner":
         yield from planner_moves(plan_input.planner)
     elif kind == "order":
-        # Goal 0 skips the proof of optimality: any order with a lower peak is a result.
+        # Goal 0 skips beam search and the proof: any order with a lower peak is a result.
         order = order_move(start, watch, goal=0)
         if order is not None and order.move is not None:
             yield replace(order.move, bytes=order.ordered.tried["given"] - order.ordered.peak)
@@ -96,7 +96,7 @@ def curve(
     allowed = allowed or Allowed()
     with_cost = replace(allowed, kinds=allowed.kinds & COSTLY.keys())
     without_cost = replace(allowed, kinds=allowed.kinds - with_cost.kinds)
-    # With the lower bound as capacity, the search tries every move. With less, it would only prove that nothing fits.
+    # With the lower bound as capacity, the search tries all moves. With less, a proof that nothing fits would end it.
     bound = reachable_bound(start, without_cost.kinds - {"sizes"} | {"planner"}).bytes
     fitted = fit(start, Capacity(bound), without_cost, progress)
     plans = fitted.curve

@@ -1,11 +1,11 @@
 """Find the largest size of a dimension, or the smallest mesh axis, at which a plan fits with the allowed moves.
 
-A model file is read at three sizes, and graphs at other sizes are extrapolated; the result is compared with the file.
+A model file is read at three sizes; other graphs are extrapolated. The graph at the found size is read and compared.
 
-If ``d`` rows are split into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the largest share,
-and its offsets are valid for all ranks. If the planner is fixed, each different share is fitted, because the planner
-may not find these offsets. A larger mesh axis can give a larger share, because a tensor with fewer rows than parts is
-not split. So the search sorts the sizes by the bytes by which their share exceeds the capacity, and bisects them.
+If a mesh axis splits ``d`` rows into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the
+largest share, and its offsets are valid for all ranks. But a planner can need more bytes for a smaller share: if moves
+must not change the planner, each different share is fitted. A larger axis can give a larger share, because a tensor
+with fewer rows than parts is not split. So the search sorts the sizes by excess over the capacity, and bisects them.
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
 MOST_PARTS = 2**20  # largest size of a mesh axis that is tried
-EVERY_SIZE_UP_TO = 16  # all these sizes are tried first; of larger ones, powers of two and divisors of dimensions
+EVERY_SIZE_UP_TO = 16  # of larger sizes, only powers of two and divisors of dimensions are tried first
 WHY = "each rank stores and computes its part; communication is part of the model"
 IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})  # errors that depend on the size of the axis
 
@@ -49,8 +49,8 @@ def largest_that_fits(
 ) -> FittedSize:
     """Return the largest size of dimension ``name`` within its bounds at which the allowed moves make the plan fit.
 
-    ``read`` reads the model file of ``graph`` at other sizes (dimension name → size). Without it, or if the file has
-    one size only, the shapes of ``graph`` must contain the dimension. Raises ``InvalidIrShapes`` for an unknown
+    ``read`` reads the model file of ``graph`` at other sizes (dimension name → size). Without ``read``, or if the file
+    has one size only, the shapes of ``graph`` must contain the dimension. Raises ``InvalidIrShapes`` for an unknown
     dimension (``unknown_dimension``) or one that no tensor uses (``unused_dim``).
     """
     others = replace(allowed, kinds=allowed.kinds - {"sizes"})
@@ -66,7 +66,7 @@ def largest_that_fits(
             low, best = given, fit_at(given)
             if best.answer != "fits":
                 return bisect_size(Dim(sizes.min, given), fit_at)
-            while low < sizes.max and not best.stopped:  # doubling avoids graphs of huge allowed sizes
+            while low < sizes.max and not best.stopped:  # doubling avoids graphs at huge sizes
                 high = min(max(2 * low, 1), sizes.max)
                 if fit_at(high).answer != "fits":
                     return bisect_size(Dim(low, high), fit_at)
@@ -90,8 +90,8 @@ def search_sizes(
 ) -> FittedSize:
     """Search the largest of ``sizes`` on graphs that are extrapolated from the model's graphs at a few sizes.
 
-    ``search`` receives a function from size to graph. ``counts``: numbers of sizes, from ``first`` on, to read.
-    If the graph at the found size differs from the model's, the next count is used; at last, each size is read.
+    ``search`` receives a function from size to graph. A number in ``counts`` is how many sizes, from ``first`` on, are
+    read. If the graph at the found size differs from the model's, try the next number; at last, read every size.
     """
     for count in counts:
         if first + count - 1 <= sizes.max:
@@ -142,8 +142,8 @@ def smallest_mesh(
 ) -> FittedSize:
     """Return the smallest size of the mesh axis ``axis`` at which the allowed moves make every rank fit.
 
-    ``limits``: the capacity of a rank, and the allowed moves. Other axes keep their size in the request's shard spec,
-    else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``) for an axis along which nothing is split.
+    ``limits``: the capacity of a rank, and the allowed moves. Other axes have their size in the request's shard spec,
+    or 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``) for an axis along which nothing is split.
     """
     capacity, allowed = limits
     spec = _spec_with_all_axes(graph, request.shard_spec or {}, axis)
@@ -155,7 +155,7 @@ def smallest_mesh(
             return False
         sharding = shard(unsharded.plan_input.graph, read_spec(_with_axis(spec, axis, size)))
         ranks = range(1 if "planner" in allowed.kinds else sharding.spec.world_size)
-        # One rank of each class; rank 0 is the last, so its fit is kept.
+        # Fit one rank of each class of equal shares. Rank 0 is fitted last, so ``fitted`` keeps its fit.
         for rank in sorted({sharding.class_of(rank): rank for rank in reversed(ranks)}.values(), reverse=True):
             start = _share_of(unsharded, spec, axis, size, rank)
             assert start is not None
@@ -164,8 +164,8 @@ def smallest_mesh(
                 return False
         return True
 
-    excess: dict[int, tuple[int, int]] = {}  # size → bytes over the capacity: of the lower bound, of the plan
-    # Sizes to try first: between two neighbours, the share of a rank does not grow.
+    excess: dict[int, tuple[int, int]] = {}  # size → bytes over the capacity, of (lower bound, plan)
+    # Sizes to try first. Above one of them, up to the next, the share of a rank does not grow with the size.
     split = unsharded.plan_input.graph
     lengths = {split.dims[d].max if isinstance(d, str) else d for tensor in split.tensors for d in tensor.shape}
     longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
@@ -204,7 +204,7 @@ def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: in
 
 
 def _spec_with_all_axes(graph: Graph, spec: Mapping[str, Any], axis: str) -> dict[str, Any]:
-    """Return the spec with all axes of the graph in its mesh. Raise ``InvalidIrShapes`` for an unknown ``axis``."""
+    """Return the spec, with size 1 for mesh axes that it lacks. Raise ``InvalidIrShapes`` for an unknown ``axis``."""
     parsed = read_spec(spec)
     splits = (*parsed.tensors.values(), *(split for _, split in parsed.rules), *parsed.contracts.values())
     in_spec, in_graph = {name for name, _ in parsed.mesh}, {t.shard.mesh for t in graph.tensors if t.shard is not None}
