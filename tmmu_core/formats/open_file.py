@@ -100,7 +100,7 @@ def read_any(
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
         if (unplannable_format := signatures.by_magic(plain)) is not None:
             raise unplannable_format.refusal()
-        if signatures.refusal_torch_snapshot(plain):  # a snapshot may have many: one per field of an event
+        if signatures.refusal_torch_snapshot(plain):  # no limit for a snapshot, which has millions of values
             document.refuse_many_values(plain, 0 if plain is data else len(data))
         opened = _read_by_content(plain, name, readers)
     return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened

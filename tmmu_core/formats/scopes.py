@@ -84,7 +84,7 @@ def repeat(
     body_results = body([*states, *rows, *extra], f"{site.scope}/body")
     results: list[str] = []
     for result, place in zip(body_results, carried, strict=True):
-        if result != place and _root(host, result) in states:  # the closing node may overwrite it before reading it
+        if result != place and _root(host, result) in states:  # the closing node may overwrite it before it reads it
             copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
             _add_node(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
             result = copy
@@ -99,7 +99,7 @@ def repeat(
 
 
 def _root(host: Host, tensor: str) -> str:
-    """Return the tensor that owns the storage of ``tensor``. A host does not list variables, which are no views."""
+    """Return the tensor that owns the storage of ``tensor``. A variable is not in ``host.tensors``, and is no view."""
     return view_root(host.tensors, tensor) if tensor in host.tensors else tensor
 
 

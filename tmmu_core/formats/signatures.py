@@ -1,6 +1,6 @@
-"""Recognise formats of readers that are slow to import by bytes, and formats that cannot be planned by bytes or name.
+"""Recognise formats by content: those whose readers are slow to import, and those that cannot be planned.
 
-The latter are weights without a graph, compiled engines and models of other tools.
+The latter, also recognised by file name, are weights without a graph, compiled engines and models of other tools.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ ZIP = b"PK\x03\x04"
 
 
 def refusal_onnx(data: bytes) -> str:
-    """Return why bytes are not an ONNX model; ``""`` if they have a graph, and only a model's fields before it."""
+    """Return why bytes are not an ONNX model; ``""`` if they have a graph, and all fields before it are valid."""
     position, valid_fields = 0, 0
     while position < len(data):
         tag, position = _varint(data, position)
@@ -103,7 +103,7 @@ def refusal_executorch_trace(data: bytes) -> str:
 
 
 def _schema_refusal(data: bytes, schema: str, searched: slice) -> str:
-    """Return why a document has no version of ``schema``, else ``""``. ``searched``: its part to search if damaged."""
+    """Return why a document has no version of ``schema``, else ``""``. ``searched``: where to search a damaged one."""
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not {schema!r}'
     if kind.encode() not in data:
         return refusal

@@ -144,7 +144,7 @@ def zipped(files: Mapping[str, ByteReader]) -> bytes:
 def write_project(folder: Path, files: Mapping[str, ByteReader]) -> int:
     """Write files and their manifest; delete files that only the previous manifest lists. Return the bytes written.
 
-    Raises ``UnwritableOutput``, and writes nothing, if one of them exists and the previous manifest does not list it.
+    Raises ``UnwritableOutput`` and writes nothing if a file exists that the previous manifest does not list.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -6,8 +6,8 @@ detects regions that it was not compiled for; ``tensor_layout_hash`` covers the 
 constants are not kept in memory: each use reads them.
 
 A C name is legal in C11 and C++17. It keeps the ASCII letters and digits of the name of a model, memory or tensor, with
-one underscore for each run of other characters. A C name that is already taken gets a number, such as that of memory
-``A_SIZE`` if memory ``A`` has the macro ``A_SIZE``. Only the suffixes ``__blob`` and ``__source`` contain ``__``.
+one underscore for each run of other characters. A taken C name gets a number: memory ``A`` has the macro
+``A_SIZE``, so a memory ``A_SIZE`` gets a number. Only the suffixes ``__blob`` and ``__source`` contain ``__``.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ MAX_LENGTH = 80  # maximum number of characters of a memory or tensor name in a 
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
-    """Error for a plan that cannot be exported, as :func:`build_render_plan` lists (reason ``render_incomplete``)."""
+    """Error for a plan that cannot be exported; :func:`build_render_plan` lists the causes (``render_incomplete``)."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def build_render_plan(
 
 
 def _role(plan: Plan, rows: list[int], constants: Constants) -> str:
-    """Return the role of an arena to which the plan gives none, from its ``rows``."""
+    """Return the role of an arena from its ``rows``, if the plan does not set the role."""
     roles = {plan.roles[i] for i in rows}
     if rows and roles <= {"parameter", "constant"}:
         return "constant"

@@ -169,7 +169,7 @@ def from_columns(
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> bytes:
-    """Return a problem as CSV; with ``offset``, a finished plan. Hand-offs, exclusions and reuse terms are omitted."""
+    """Return a problem as CSV; with ``offset``, a finished plan. Constraints between buffers are omitted."""
     for name in problem.ids:
         if not name or name != name.strip():  # ``read_csv`` changes or refuses such an id
             fault = "begins or ends with a blank" if name else "is empty"

@@ -18,7 +18,7 @@ TensorFlow Lite Micro's memory planner and recording allocator print lines::
     [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …
 
 The planner prints live ranges (last step included) and offsets of the buffers in the arena's head. The allocator prints
-the sizes of the arena, its head, its tail, and each kind of buffer in the tail; these are persistent: live at every
+the sizes of the arena, its head, its tail, and each kind of buffer in the tail. Buffers in the tail are live at every
 step. Without lines of the planner, the head becomes one buffer. If the log has several plans, the last one is read.
 """
 

@@ -5,12 +5,12 @@ some with a place ``(memory, offset)``, and chains of instructions that refer to
 
     step 0        the inputs with a place are written; the outputs are live to the end
     step k + 1    all values of instruction k are live. A kernel writes its last argument (all elements of a list).
-                  A delegate reads its arguments up to the last one used before (at least one), and writes the rest.
+                  A delegate reads at least one argument, up to the last one that was used before. It writes the rest.
 
-A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
-extends the live range of that value and adds its number to that value's id (``base+#7``). If there is no such value,
-or it is smaller, the value read is state that persists between runs: it is live at every step. A result at the
-place of an operand is merged with the operand like a view, unless the result is larger. Each memory is an arena.
+A value v that is read before it is written is an **elided view** of the value w that was used last at the same place.
+The reads of v extend the live range of w, and the number of v is added to the id of w (``w+#7``). If there is no w, or
+w is smaller than v, then v is state that persists between runs: it is live at every step. A result at the place of an
+operand is merged with the operand like a view, unless the result is larger. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
 ``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. Without
@@ -82,7 +82,7 @@ class _Table:
 
     def __init__(self, data: bytes, position: int, elements_left: list[int]) -> None:
         self.raw = flatbuffers.Table(data, position)
-        self.elements_left = elements_left  # one count for all tables: many vectors can refer to the same bytes
+        self.elements_left = elements_left  # shared by all tables, because many vectors can refer to the same bytes
 
     def number(self, field: int, kind: str = "i") -> int:
         offset = self._offset(field)
@@ -243,7 +243,7 @@ class _Method:
     def _use(
         self, number: int, step: int, label: str = "", role: str = "activation", operand: _Value | None = None
     ) -> None:
-        """Record a write with a ``label``, else a read. ``operand``: a value at the same place that the step reads."""
+        """Record a write if ``label`` is given, else a read. ``operand``: a value that the step reads at this place."""
         value = self.values.get(number)
         if value is None:
             return
@@ -295,7 +295,7 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
     uses: Counter[tuple[str, int, int]] = Counter()
     for event in events:
         use = event.name, event.pid, event.tid
-        # Without offsets, equal values of a step are distinguished by their position in the step.
+        # Without offsets, values of a step with one name and memory are distinguished by their order.
         value = event.name, event.pid, event.ts if has_offsets else uses[use], event.dur
         uses[use] += 1
         first, last = spans.get(value, (event.tid, event.tid))

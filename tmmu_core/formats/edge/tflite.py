@@ -7,8 +7,8 @@
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
   assigned to it. It is an input of ``READ_VARIABLE`` and ``ASSIGN_VARIABLE``. Handles with the same container and name
   refer to the same variable, in all subgraphs.
-* If a custom operator of the first subgraph reads an activation, and no operator writes it, the activation is scratch
-  memory (``workspace``), live from the start.
+* An activation that a custom operator of the first subgraph reads and no operator writes is scratch memory
+  (``workspace``), live from the start.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: Vela's commands contain
   addresses. A tensor that Vela's plan places inside of the scratch tensor is a view of the scratch tensor.
 * Dynamic dimensions (−1 in ``shape_signature``) get their sizes from ``shape``. A note lists inputs with such sizes.
@@ -136,7 +136,7 @@ class _GraphBuilder:
         return Graph(*fields, execution_order=order, alignment=ALIGNMENT, notes=(note,) if listed else ())
 
     def _scratch(self) -> list[int]:
-        """Set the role of scratch tensors and the views in them; return the numbers of the scratch tensors."""
+        """Set the role of scratch tensors, and make tensors in them views; return the scratch tensors' numbers."""
         main = self.main.subgraph
         written = {i for operator in main.operators for i in operator.outputs}
         read = {i for operator in main.operators if operator.is_custom for i in operator.inputs if i != ABSENT}
@@ -170,10 +170,10 @@ class _GraphBuilder:
             if operator.instr in tflite_subgraph.SUBGRAPH_FIELDS and not unplanned:
                 unplanned = ["bodies that the model does not name"]
             dynamic = use.subgraph.dynamic_tensors
-            if not self.dynamic_inputs and dynamic.isdisjoint(reads):  # else the size can be that of a dynamic input
+            if not self.dynamic_inputs and dynamic.isdisjoint(reads):  # else a dynamic input may set the size
                 unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in dynamic]
             inplace = tflite_subgraph.permission(use.subgraph.tensors, operator.instr, reads, writes)
-            # The kernel keeps the size of operand 0, but the result has another size in the file.
+            # The kernel keeps the size of operand 0, so another size of the result in the file is a placeholder.
             if operator.instr in tflite_subgraph.SAME_SIZE and inplace == "none" and not unplanned:
                 ids = [use.subgraph.tensors[i].id for i in writes if i in dynamic]
                 unplanned += [f"{own}: its size in the file is a placeholder" for own in ids]
@@ -249,7 +249,7 @@ class _GraphBuilder:
         return own
 
     def _variable(self, use: Use, k: int, operator: Operator) -> str:
-        """Return the id of the variable that an operator reads or assigns; enlarge it to the operator's value."""
+        """Return the id of the variable that an operator reads or assigns; enlarge the variable to fit the value."""
         side, index = VARIABLE_VALUE[operator.instr]
         handle, number = operator.inputs[0], getattr(operator, side)[index]
         if ABSENT in (handle, number):

@@ -39,7 +39,7 @@ UNARY = words(
     "ABS CEIL COS ELU EXP FLOOR GELU HARD_SWISH LEAKY_RELU LOG LOGICAL_NOT LOGISTIC NEG RELU RELU6 RELU_0_TO_1 "
     "RELU_N1_TO_1 ROUND RSQRT SIGN SIN SOFTMAX SQRT SQUARE TANH ZEROS_LIKE"
 )
-"""Kernels that read an element, or row, of operand 0 before they write its result."""
+"""Kernels that read an element (or row) of operand 0 before they write this element (or row) of the result."""
 BINARY = words(
     "ADD ATAN2 BITWISE_XOR DIV FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL POW RIGHT_SHIFT "
     "SQUARED_DIFFERENCE SUB"
@@ -131,7 +131,7 @@ class ModelFile:
                 raise self.damaged(f"{owner} has tensor number {wrong} in its {side}; there are {len(rows)}.", number)
         names = [_text(row.Name()) for row in rows]
         name_count = Counter(names)
-        ids: list[str] = []  # the name, plus the tensor number if it is empty or repeated
+        ids: list[str] = []  # the name; plus the tensor number if the name is empty or repeated
         for i, name in enumerate(names):
             own = name if name and name_count[name] == 1 else f"{name or 'tensor'}:{i}"
             while own != name and own in name_count:  # another tensor has this name

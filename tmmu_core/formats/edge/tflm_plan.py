@@ -45,7 +45,7 @@ DATA_ALIGNMENT = 16
 OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9  # vtable slots of the two fields that are file offsets
 
 Key = tuple[int, int]  # subgraph and tensor number
-Scope = tuple[str, list[tuple[Key, Key]]]  # operator or ``enter``, and pairs: the result may reuse the operand in place
+Scope = tuple[str, list[tuple[Key, Key]]]  # operator or ``enter``; (operand, result) of each permitted in-place reuse
 
 
 class MicroModel:
@@ -244,7 +244,7 @@ def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, sou
         what = f"{source or 'the model'} has fields of a newer schema of TensorFlow Lite, which would be lost."
         raise Misuse(what, "Convert the model with an earlier version of the converter.")
     builder = flatbuffers.Builder(0)
-    padding = -(HEAD_BYTES + len(old)) % PADDING_UNIT  # the builder aligns positions that are counted from the end
+    padding = -(HEAD_BYTES + len(old)) % PADDING_UNIT  # the builder aligns positions counted from the end of the file
     builder.Bytes = bytearray(old + bytes(padding))
     end = HEAD_BYTES + len(builder.Bytes)
 

@@ -1,8 +1,8 @@
-"""Infer what the onnx package does not infer: small constants, and the output shapes of the nodes of scopes.
+"""Infer what the onnx package does not infer: small constants, and shapes of scope nodes (:mod:`.onnx_scopes`).
 
 The results of nodes that compute small constants, such as shapes, axes and sizes, become initialisers. A ``Shape`` or
 ``Size`` node is folded if the sizes that it reads are fixed. Any other standard operator is folded if it is not random,
-its operands are known and its results are small. The nodes that open and close scopes have no ONNX schema.
+its operands are known and its results are small. Scope nodes have no ONNX schema.
 """
 
 from collections import ChainMap
@@ -114,7 +114,7 @@ def evaluate(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]
 
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:
-    """Return the shapes with fewer unknown dimensions than in ``known``, of scope nodes and of nodes that read them."""
+    """Return the shapes of scope nodes and their readers that have fewer unknown dimensions than in ``known``."""
     new: dict[str, TypedShape] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)
@@ -122,7 +122,7 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
     for node in model.graph.node:
         inferred: Iterable[tuple[str, TypedShape | None]] = ()
         if is_scope(node):
-            inferred = _RULES[node.op_type](node, shapes.get, values)  # lazy: a rule reads shapes that it has yielded
+            inferred = _RULES[node.op_type](node, shapes.get, values)  # lazy: a rule reads shapes that it yielded
         elif not new.keys().isdisjoint(node.input):  # not by inference of the whole model: too slow for many scopes
             with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails
                 schema = defs.get_schema(node.op_type, versions.get(node.domain, 0), node.domain)
@@ -186,7 +186,7 @@ def _next(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Write ``envelopes`` (by name of the trip count, else of the loop) into loops as maxima; return those used."""
+    """Set maximum trip counts from ``envelopes`` (name of the trip count or loop → range); return those used."""
     used: dict[str, Dim] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         name = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""

@@ -181,10 +181,10 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
     """Return the model in ``data`` with its nodes in ``order`` (all node ids). ``graph`` was read from ``data``.
 
-    A node that the graph lacks (a constant, a folded shape) is written after the preceding node of the file and the
-    producers of its operands. If an earlier node reads its result, this node is written directly before that reader.
-    Its producers then precede it even if ``order`` has them later, and the log has a warning. Bodies and unknown fields
-    are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
+    A node n that the graph lacks (a constant, a folded shape) is written after the preceding node of the file and the
+    producers of its operands. If a node earlier in ``order`` reads the result of n, n is written before this reader.
+    The producers of n then precede n even if ``order`` has them later, and the log has a warning. Bodies and unknown
+    fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
     """
     order = tuple(order)
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}

@@ -284,7 +284,7 @@ class Builder:
             if name not in self.tensors:
                 self._add_constant(name, node_id)
         is_view = operator_name(node) in VIEWS and node.input[0] != "" and node.input[0] not in self.constant
-        if is_view and node.output[0] in self.closing_reads:  # a view of a carried buffer is overwritten too early
+        if is_view and node.output[0] in self.closing_reads:  # no view of a carried buffer, which is overwritten
             is_view = view_root(self.tensors, node.input[0]) not in self.carried
         view = node.input[0] if is_view and not any(node.input[2:]) else ""  # input 2 of Dropout enables training
         written = []
@@ -353,7 +353,7 @@ class Builder:
         closing = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
         _, buffers, _, rows = carried_of(closing) if closing is not None else ((),) * 4
         if (row := dict(zip(buffers, rows, strict=True)).get(name, "")) and row not in self.facts.shape:
-            name, node_id, closing = row, "", None  # the number of rows may be known
+            name, node_id, closing = row, "", None  # the cause is the unknown shape of one row
         size = undefined_size(self.flat.model, name, self.sizes.dims)
         if closing is not None:
             name, scope = dict(in_place(closing))[name], node_id.rpartition("/")[0]

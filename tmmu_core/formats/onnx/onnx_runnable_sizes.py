@@ -62,7 +62,7 @@ def make_runnable(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[F
 
 
 def _limits_of_dims(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim]) -> dict[str, tuple[Dim, str]]:
-    """Return dimension → (bounds, node): the only size at a reshape, else 0 to the rows of a table."""
+    """Return dimension → (bounds, node): the only size that a reshape permits, else 0 to the number of table rows."""
     rows_of = {weight.name: weight.dims[0] for weight in model.graph.initializer if weight.dims}
     positions: dict[str, str] = {}  # value that contains 0 … n − 1 → the dimension n
     of_tables: dict[str, tuple[Dim, str]] = {}

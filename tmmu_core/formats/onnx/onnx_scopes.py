@@ -158,7 +158,7 @@ class _Flattening:
         returned = carried[1:] if is_loop else carried  # the body of a loop does not return the counter
         for value, place in zip(body.output, [*returned, *stacked], strict=True):
             result = inner.get(value.name, value.name)
-            if result in carried and result != place:  # the closing node writes it to another storage
+            if result in carried and result != place:  # the next iteration needs it in another storage
                 copy = self.fresh(f"{result}.copy")
                 self._emit(helper.make_node("Identity", [result], [copy], name=copy), origin.scope, origin.position)
                 result = copy
@@ -179,7 +179,7 @@ class _Flattening:
         self._declare([value for value in (*body.value_info, *body.output) if value.name in written], inner)
 
     def _declare(self, values: Sequence[onnx.ValueInfoProto], inner: Names) -> None:
-        """Emit the declarations with numeric sizes: names of sizes are local to the body."""
+        """Emit the declarations that have only numeric sizes, because names of sizes are local to the body."""
         for value in values:
             tensor = value.type.tensor_type
             is_fixed = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim)

@@ -96,7 +96,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     known = {name: shape for name, shape in first.items() if all(run.get(name, shape)[1] == shape[1] for run in second)}
     computed = {name for run in response["runs"] for node, _ in run for name in outputs_of.get(node, [])}
     nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
-    with_nodes = {name for _, origin in nodes for name in origin.branches}  # a profile shows no other branches
+    with_nodes = {name for _, origin in nodes for name in origin.branches}  # a profile does not show empty branches
     executed = {name for node, origin in nodes for name in origin.branches if computed.intersection(node.output)}
     taken: dict[str, bool] = {}
     for node, origin in nodes:

@@ -32,7 +32,7 @@ DTYPES: dict[int, str] = {
 """ONNX element type → dtype. Types without a size (UNDEFINED, STRING) are missing."""
 UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})  # each occurrence is a dimension of its own
 ROUNDS = 64  # maximum rounds of inference and folding for computed shapes; each scope node adds two
-LONG_VECTOR = 1 << 20  # maximum elements of a vector for data propagation, which computes each; off with ``Range``
+LONG_VECTOR = 1 << 20  # with a longer vector, data propagation is off, because it computes each element
 
 
 @dataclass
@@ -114,7 +114,7 @@ def undefined_size(model: onnx.ModelProto, value: str, dims: Mapping[str, Dim]) 
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
-    """Return the shapes. If an unnamed size cannot be split into :func:`_factors`, fix the dimensions in it."""
+    """Return the shapes. If an unnamed size has no :func:`_factors`, fix the dimensions on which it depends."""
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]

@@ -31,8 +31,8 @@ KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "
 * ``other_arena``: in another arena;
 * ``redescribed``: another role, dtype, shape, alignment, alias group or base;
 * ``added``, ``removed``: only in the candidate, only in the baseline;
-* ``renumbered``: the same offset, another slot number or generation. For a plan with slots and one without, this is
-  reported only if nothing else differs.
+* ``renumbered``: the same offset, another slot number or generation. If only one plan has slots, this is reported
+  only if nothing else differs.
 """
 
 
@@ -73,7 +73,7 @@ class Comparison:
     incomparable: tuple[Difference, ...]  # reasons why the plans are not comparable
     divergences: tuple[Difference, ...]  # differences outside of the rows; mode and order first
     context: tuple[Difference, ...]  # differences in planner, options, preset and name, which are no divergences
-    certificates: tuple[Difference, ...]  # lower bounds that differ; with equal planner and options, divergences too
+    certificates: tuple[Difference, ...]  # lower bounds that differ; also divergences if planner and options are equal
     ids: tuple[str, ...]  # tensors of either plan, by id bytes; parallel to the columns below
     left_row: I64  # row in ``left``, or −1
     right_row: I64

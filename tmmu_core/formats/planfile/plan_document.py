@@ -7,8 +7,8 @@ Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inp
 ``better_planner`` (:func:`.plan_file.to_json`). Unknown keys are ignored on reading.
 
 :func:`build` checks the type and range of every field; the verifier checks the plan that results. In a file of the
-first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows. Its peaks omit the
-source of a hand-off at the hand-off's step, so they are recomputed. Unknown metrics and notes are kept.
+first version, missing values (taken in-place reuses, totals, a lower bound) are computed from the rows. Its peaks are
+recomputed, because they omit the source of a reuse at the step of the reuse. Unknown metrics and notes are kept.
 
 The content hash detects an edit of a file. If it does not match, the plan gets a note (decision 6)::
 
@@ -149,7 +149,7 @@ strict.register_types(_Metrics, _Note, HeadDocument, PlanDocument)  # with the t
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    # The hash omits the notes of the reader, which are texts. An arena of the same name has a dict, which is hashed.
+    # The hash omits the reader's notes, which are texts. A note on an arena of the same name is a dict and is hashed.
     reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))

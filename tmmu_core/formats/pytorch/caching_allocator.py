@@ -98,7 +98,7 @@ class CachingAllocator:
         if self.reserved + segment > self.limit:
             raise OutOfMemory
         addr = self._next_address
-        self._next_address += segment + SEGMENT_UNIT  # the gap keeps blocks of two segments apart, also in snapshots
+        self._next_address += segment + SEGMENT_UNIT  # a gap, so that ``free`` merges no blocks of two segments
         self._segments[addr] = segment
         self._add_free(pool, addr, segment)
         self.reserved += segment

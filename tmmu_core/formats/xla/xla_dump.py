@@ -250,8 +250,8 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    Overlapping rows are merged, unless the later row reuses the older row in place; then the older row ends one step
-    earlier. They are merged too if a third value begins at this step: its place could be bytes that are still read.
+    Overlapping rows are merged, unless the later row can reuse the older row in place; then the older row ends one step
+    earlier. A row cannot reuse if another value begins at its step: this value could be placed in bytes still read.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth
@@ -307,7 +307,7 @@ def modules(files: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Return module → its files, among the files ``name → bytes``; the largest buffer assignment first.
 
     A module has XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``. Its files are the buffer
-    assignment, the live ranges (else it is omitted), and the program's text unless that is missing or too large.
+    assignment, the live ranges, and the program's text if it is small enough. Without live ranges it is omitted.
     """
     files_of: dict[str, tuple[str, ...]] = {}
     stems = [name.removesuffix(ASSIGNMENT_ENDING) for name in files if name.endswith(ASSIGNMENT_ENDING)]
@@ -347,7 +347,7 @@ def only_module(dump_modules: Mapping[str, Sequence[str]], folder: str) -> str:
 
 
 def with_joined_modules(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return uploaded files, with those of each module's plan joined, and without other files of a module."""
+    """Return uploaded files: the files of each module's plan joined, and the files that belong to no module."""
     data = dict(files)
     dump_modules = modules({name: len(content) for name, content in files})
     stems = tuple({name.partition(".")[0] + "." for name in dump_modules if "." in name})

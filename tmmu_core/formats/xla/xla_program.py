@@ -9,7 +9,7 @@ A program (``*after_optimizations.txt``) has lines::
 ``source_file`` and ``source_line``, or a stack frame: a row of the tables at the beginning of the text. A fusion
 without metadata has the origin of its computation's root instruction.
 
-Planning does not need the text: unreadable parts, and metadata after :data:`PARSED_CHARACTERS`, are ignored.
+A plan does not need the program: unreadable parts, and metadata after :data:`PARSED_CHARACTERS`, are ignored.
 
 A report (``*-memory-usage-report.txt``) has no live ranges: all buffers are read as live at the same step. The printed
 sizes are rounded: a buffer gets the size of its largest shape that rounds to the printed size::

@@ -2,7 +2,7 @@
 
 A ``.pt2`` file is a zip archive. To plan, the reader opens only JSON: the program, and the tables of weights. PyTorch
 2.8 and newer writes ``models/model.json`` (or another name in ``models``), older versions
-``serialized_exported_program.json``. Loading other members (pickles), or the program with PyTorch, can run code.
+``serialized_exported_program.json``. Other members are pickles, which can run code; so can PyTorch's loader.
 """
 
 import io
@@ -25,7 +25,7 @@ from tmmu_core.graph.model import Role
 WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants_config.json")
 """The members that list weights: parameters and saved buffers, then lifted constants and other buffers."""
 OLDER_PROGRAM = "exported_program.json"  # end of the name of the program's member, before PyTorch 2.8
-LEAST_UNBOUNDED = 1 << 40  # an upper bound from here on means no bound: PyTorch writes a huge integer for it
+LEAST_UNBOUNDED = 1 << 40  # an upper bound of at least this is no bound: PyTorch writes a huge integer
 COPY = "Copy the file again, or save the program again with torch.export.save."
 _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),

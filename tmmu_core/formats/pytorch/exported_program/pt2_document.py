@@ -1,7 +1,7 @@
 """Types for the JSON of an exported program (the part of PyTorch's schema that a plan needs), and evaluation of sizes.
 
-A program writes a dynamic size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with its
-value in the example if it does not depend on data. SymPy's own reader evaluates such text as Python. This module parses
+A dynamic size is written as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with its value in
+the example, unless the size depends on data. SymPy's own reader evaluates such text as Python. This module parses
 the text and evaluates numbers, symbols, operators and the functions below. It executes no code.
 """
 
@@ -154,7 +154,7 @@ strict.register_types(Argument, Operation, Meta, Body, IoSpec, Signature, Module
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return a size; evaluate it if ``ignore_recorded`` or without a recorded value. Raises :class:`SizeUnknown`."""
+    """Return a size: its recorded value unless ``ignore_recorded``, else its formula's. Raises :class:`SizeUnknown`."""
     if size.as_int is not None:
         value = size.as_int
     elif size.as_expr is None:

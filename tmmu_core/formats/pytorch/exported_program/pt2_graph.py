@@ -1,8 +1,8 @@
 """Convert a saved program to the native graph of its forward pass, operator by operator, without PyTorch.
 
-The file has the shape, strides and offset of each tensor. The operator that writes a tensor determines its storage
-(:mod:`.pt2_operators`): that of an argument for a view or an in-place or ``out`` operator, else its own. Dynamic sizes
-have the requested values, else those of the example, else their upper bounds.
+The file has the shape, strides and offset of each tensor. Results of views and of in-place and ``out``
+operators share the storage of an argument (:mod:`.pt2_operators`); other results have a storage of their own. Dynamic
+sizes have the requested values, else those of the example, else their upper bounds.
 """
 
 import math
@@ -109,7 +109,7 @@ class _Reader:
             self._operation(operation)
         graph_name_of = {each.target: each.name for each in program.inputs}
         for kind, spec in program.outputs:
-            if kind.endswith("_mutation"):  # a copy of the new value to its target, unless they share storage
+            if kind.endswith("_mutation"):  # copy the new value to its target, unless both share a storage
                 target = self._value(graph_name_of.get(spec.target, spec.target))
                 value = self._value(spec.tensor)
                 if target.storage != value.storage:
@@ -291,7 +291,7 @@ class _Reader:
     def _own_storage(
         self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, shared: int | None = None
     ) -> _Value:
-        """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes of the inputs' storage."""
+        """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes if inputs share it."""
         tensor_id = _unique(tensor_id, self.tensor_ids)
         offset_bytes = layout.offset * layout.itemsize
         start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)
@@ -321,7 +321,7 @@ class _Reader:
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
             raise _broken(f"the tensor {name!r} has {len(shape)} axes and {len(strides)} strides")
-        # The file can have a loop's result as the last row of a larger storage, which only autograd keeps.
+        # In the file, a loop's result can be a row of a storage that only autograd keeps: ignore its offset there.
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:

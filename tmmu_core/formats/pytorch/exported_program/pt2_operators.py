@@ -48,7 +48,7 @@ CHANGED_COPIES = words(
     "as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce "
     "masked_scatter put scatter scatter_add scatter_reduce select_scatter slice_scatter"
 )
-"""Operators that copy their first argument and change elements. The result may overwrite this argument only."""
+"""Operators that copy their first argument and change elements. The result may overwrite only this argument."""
 REDUCING_OVERLOADS = words("dim other_dim names_dim dim_IntList")  # reductions, of otherwise pointwise operators
 _OUT_OVERLOADS = words(
     "L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input "

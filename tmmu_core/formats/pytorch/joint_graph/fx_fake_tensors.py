@@ -1,12 +1,12 @@
 """Fake tensors, which have no values: one mode for all tensors of a trace, patches for code that reads values, kernels.
 
-Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
-by fake tensors with the same sizes and strides, on a device of this machine, and restored after the trace.
+During a trace, fake tensors on a device of this machine, with the same sizes and strides, replace three kinds of
+tensors: on the ``meta`` device, on an accelerator that this machine does not have, and of another fake mode.
 
-Patches skip reads of values. Version 5 of ``transformers`` reads position ids and padding masks: with the patch, a row
-is one sequence, and a mask is used. ``torch.nn.Transformer`` compares a mask with the causal one: with the patch, only
-``is_causal`` decides. ``torch.distributions``, ``gaussian_nll_loss``, ``istft`` and ``cov`` check values. PyTorch
-redraws values outside of a truncated normal distribution: the patch draws nothing.
+Patches skip reads of values. Version 5 of ``transformers`` reads position ids and padding masks; patched, it takes a
+row as one sequence, and uses every mask. ``torch.nn.Transformer`` compares a mask with the causal one; patched, it uses
+only ``is_causal``. Patched ``torch.distributions``, ``gaussian_nll_loss``, ``istft`` and ``cov`` check no values.
+Patched ``trunc_normal_`` draws nothing, because it reads values to redraw those out of range.
 
 PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
 mode runs one kernel. While a model is traced, such an operator stays one kernel (except ``_IN_PYTHON``).
@@ -18,9 +18,9 @@ Layouts and storages are those of PyTorch's real kernels where its fake kernels 
 * On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
 * The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
   in a tensor are replaced by the largest possible length, the width of the padded targets.
-* A kernel that resizes its result keeps the larger storage: ``mse_loss`` that of all losses before the reduction,
-  ``col2im`` (``F.fold``) that of its columns if they are larger, ``embedding_bag`` on the CPU one more index.
-* ``copy`` and scatter operators copy the whole storage of their first argument, unless that is expanded.
+* A kernel that resizes its result keeps the larger storage: ``mse_loss`` keeps the storage of all losses, ``col2im``
+  (``F.fold``) the storage of its columns if they are larger, ``embedding_bag`` on the CPU one more index.
+* ``copy`` and scatter operators copy the whole storage of their first argument, unless it is expanded.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
 PyTorch's tables of fake kernels are global: the kernels in ``_KERNELS`` also apply to other traces in this process.
@@ -96,7 +96,7 @@ value_checks_disabled = partial(
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
-    # A wrapper would keep the arguments alive, and the function frees them.
+    # Not a wrapper: it would keep alive the arguments, which the function frees.
     (_nll.__module__, _nll.__name__, FunctionType(_nll.__code__, _names_without_any, argdefs=_nll.__defaults__)),
     *(("torch", name, _EqualIsFalse()(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
@@ -106,7 +106,7 @@ _joint_graph_patched = partial(
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),  # no recomputation
     # Backward may run twice, so it cannot reuse the bytes of its inputs.
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
-    # Eager mode makes dense tangents. For a result with gaps, AOTAutograd expects the gaps and copies a dense gradient.
+    # Eager mode makes dense tangents. Unpatched AOTAutograd expects a result's gaps, and copies a dense gradient.
     (collect_metadata_analysis.__name__, _tangent_of.__name__, lambda result: _tangent_of(torch.empty_like(result))),
 )
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})

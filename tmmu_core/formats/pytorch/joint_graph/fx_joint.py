@@ -134,7 +134,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor, and its storage if that is new and of another size. Return the ids, the storage first."""
+        """Declare a tensor, and its storage if new and not filled by the tensor. Return the ids, the storage first."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -274,7 +274,7 @@ class JointReader(torch.fx.Interpreter):
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
-        """Return the function that flattens ``body``; ``operands``: its numbers; ``inline``: in the caller's scope."""
+        """Return a function that flattens ``body``. ``operands`` has its numbers; ``inline``: in its caller's scope."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
@@ -332,8 +332,8 @@ class JointReader(torch.fx.Interpreter):
                 self.outputs.append(tensor_id)
         written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}
         for parameter, [(total, first), *others] in gradients_of.items():
-            # Eager mode sums the gradients of a tied parameter, which has one per name, in order. It copies a single
-            # gradient that no backward node computes, that an earlier parameter has, or that has other strides.
+            # A tied parameter has a gradient per name; eager mode sums these in order. It copies a single gradient that
+            # no backward node computes, that an earlier parameter shares, or that has other strides.
             is_shared = total not in written or total in self.gradients.values()
             if not others and (is_shared or not has_strides_of(first, self.value_of[parameter])):
                 total = self._add_gradient(f"{parameter}.grad_copy", "clone", parameter, [total], "none")

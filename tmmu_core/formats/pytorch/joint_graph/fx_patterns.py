@@ -1,7 +1,7 @@
 """Recognise two things in a traced graph: the meaning of its inputs and outputs, and writes to a part of a tensor.
 
-The meaning of an input or output is AOTAutograd's descriptor. A traced graph is functional: it replaces a write to a
-view by three operators, one of which returns a temporary tensor for the part::
+AOTAutograd's descriptors state the meaning of inputs and outputs. A traced graph is functional: it replaces a write to
+a view by three operators, one of which returns a temporary tensor for the part::
 
     y[:, 2:4] = x     slice(y, 1, 2, 4) ─► copy(·, x) ─► slice_scatter(y, ·, 1, 2, 4)
     y[:, 2:4] += x    slice(y, 1, 2, 4) ─► add(·, x)  ─► slice_scatter(y, ·, 1, 2, 4), then a copy of the part to itself

@@ -65,7 +65,7 @@ class RebuiltProgram:
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Run the program and return its tensor results; update the buffers and inputs that it mutates."""
         arguments = iter(tensors)
-        values = {  # a trace replaces the module's tensors
+        values = {  # read at each call, because a trace replaces the module's tensors
             each.name: next(arguments) if each.role == "input" else attrgetter(each.target)(self.module)
             for each in self.program.inputs
         }

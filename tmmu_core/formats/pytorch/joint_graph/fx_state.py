@@ -21,8 +21,8 @@ _PLAIN = (bool, int, float, complex, str, type(None))
 def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
     """Context manager: restore the parameters, buffers, submodules and own attributes of the module and its parts.
 
-    Own attributes are those that not every ``nn.Module`` has. Lists and dicts get their items back. The yielded dict is
-    filled on exit: path of a changed own attribute → (value on entry, value on exit); ``None`` if it did not exist.
+    Own attributes are those that ``nn.Module`` does not define. Lists and dicts get their items back. The yielded dict
+    is filled on exit: path of a changed own attribute → (value on entry, value on exit); ``None`` if it did not exist.
     """
     before = [
         (path, part, _attributes(part), [(d, dict(d)) for d in (part._parameters, part._buffers, part._modules)])
@@ -99,7 +99,7 @@ def _restored(value: Any, items: Any) -> Any:
     """Put ``items`` back into the list or dict ``value`` and return it; return ``items`` for another value."""
     if isinstance(value, list):
         value[:] = items
-    elif isinstance(value, dict) and items is not value:  # no copy is made of a dict of the user's own class
+    elif isinstance(value, dict) and items is not value:  # ``tree_map`` copies no dict of a user's class
         value.clear()
         value.update(items)
     else:

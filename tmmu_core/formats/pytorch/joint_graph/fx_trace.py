@@ -158,10 +158,10 @@ def exported_joint(
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
         stack.enter_context(fx_state.random_state_kept(module))
-        mode.fake_tensor_converter = FakeTensorConverter()  # the old one caches whether tensors need a gradient
+        mode.fake_tensor_converter = FakeTensorConverter()  # the old one caches ``requires_grad``, which may change
         values = [each for each in tensors if isinstance(each, torch.Tensor)]
         real = [each for each in values if not hasattr(each, "fake_mode")]
-        # A tensor that is a part of its storage would get a fake storage that is too small.
+        # A tensor that is a part of its storage would get too small a fake storage: convert whole storages first.
         parts = [each for each in real if each.untyped_storage().nbytes() > each.nbytes]
         wholes = [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each.untyped_storage()) for each in parts]
         fake_wholes = list(map(mode.from_tensor, wholes))

@@ -124,7 +124,7 @@ def _stacks_at(memory_events: Sequence[_Event], events: Sequence[_Event]) -> Ite
 
 
 def _frame(name: str) -> dict[str, Any] | None:
-    """Return the frame that a snapshot has for the span ``name``; ``None`` for other annotations and operators."""
+    """Return the frame that a snapshot has for the span ``name``; ``None`` if a snapshot has none for it."""
     if python := _PYTHON.match(name):
         file = python[1] if python[1].startswith("/") else f"/{python[1]}"
         return {"filename": file, "line": int(python[2][:9]), "name": python[3]}

@@ -55,8 +55,8 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
 def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     """Return ``(offsets of all blocks, note or "")``.
 
-    Of three placements, the first one within ``max_bytes`` is returned, else the first: the allocator's addresses
-    without the gaps between regions, packed segments, packed blocks. ``None``: no limit.
+    There are three placements: the allocator's addresses without the gaps between regions, packed segments, packed
+    blocks. The first within ``max_bytes`` (``None``: no limit) is returned; if there is none, the addresses.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP

@@ -272,9 +272,9 @@ def _latest(starts: I64, values: I64, steps: I64) -> I64:
 
 def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Counter[int], category: I64) -> None:
     """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``category``."""
-    # A gradient has the size of its parameter, so the rows at the lowest addresses, one per gradient of their size, are
-    # parameters: state is allocated later. Other rows are state if they have the size of a gradient, or twice its size
-    # (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
+    # A gradient has the size of its parameter. If n gradients have a size, the n rows of this size at the lowest
+    # addresses are parameters, because state is allocated later. Other rows are state if they have the size of a
+    # gradient, or twice its size (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
     taken: Counter[int] = Counter()
     candidates = np.flatnonzero(rows)
     for row in candidates[np.argsort(device.address[candidates])].tolist():
