@@ -1,7 +1,7 @@
-"""A problem prepared for packing: compressed time, sizes, and conflicts without overlap in time.
+"""Prepare a problem for packing: compressed time, sizes, and conflicts without overlap in time.
 
-Two half-open ranges overlap if and only if one of them contains the other's first step. So only the k distinct births
-remain as compressed steps. The end of a gap counts as a birth.
+Two half-open ranges overlap if and only if one of them contains the other's first step. So time is compressed: only
+the k distinct births remain, as *compressed steps*. The end of a gap counts as a birth.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ from tmmu_core.planners.problem import I64, U64, Problem, live_parts
 SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
 NEVER, HANDOFF = 0, 1
-"""Conflicts without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: no common byte at unequal offsets."""
+"""Conflicts without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: none unless the offsets are equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def _extra_conflicts(problem: Problem) -> ConflictTable:
         pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), n) * 2 + NEVER)
     keys = np.sort(np.concatenate(pairs))
     pair, kind = np.divmod(keys, 2)
-    is_first = np.diff(pair, prepend=-1) > 0  # of equal pairs, the first is kept, because NEVER is below HANDOFF
+    is_first = np.diff(pair, prepend=-1) > 0  # the first of equal pairs is kept: ``NEVER`` sorts before ``HANDOFF``
     pair, kind = pair[is_first], kind[is_first]
     one, other = np.divmod(pair, max(n, 1))
     return ConflictTable(np.searchsorted(one, np.arange(n + 1)), np.stack([other, kind], axis=1))

@@ -19,7 +19,7 @@ PLAN_SCHEMA = "tmmu_plan/1"
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Count63 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""Whole numbers of a plan file: up to 64 bits, and up to 63 bits. On reading, msgspec does not check the 64 bits."""
+"""Whole numbers of a plan file: up to 64 bits (which msgspec does not check on reading), and up to 63 bits."""
 
 Places = Literal["slots", "bytes", "sparse"]
 """How offsets are set. ``slots``: aligned prefix sums of the slot sizes (``MapToVirtualAddresses_v1``); ``bytes``: an
@@ -82,7 +82,7 @@ class ArenaSummary:
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors: their bounds and the penalties of colocated pairs sum to the lower bound. ``None``: none."""
+    """Groups of tensors: the bounds of the groups, plus the penalties of colocated pairs, are the lower bound."""
 
     @property
     def bound_bytes(self) -> int:

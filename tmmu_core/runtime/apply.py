@@ -82,7 +82,7 @@ def map_arena(name: str, size_bytes: int, alignment_bytes: int = 1, page_size: i
 
 
 def refuse_larger_than_memory(plan: Plan) -> None:
-    """Raise ``AllocationFailure`` if the arenas exceed this machine's memory: a process that fills them is killed."""
+    """Raise ``AllocationFailure`` if the arenas exceed this machine's memory; a process that fills them is killed."""
     sizes = {arena.name: arena.extent_bytes for arena in plan.arenas}
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -117,7 +117,7 @@ class Applied:
     journal: Any = field(default_factory=hashlib.sha256)  # SHA-256 of pending operations in CBOR
 
     def is_bound(self, tensor_id: str, step: int | None = None) -> bool:
-        """Return whether the tensor has an address; with ``step``, whether it has one then (``Plan.held_until``)."""
+        """Return whether the tensor has an address, at ``step`` if it is given (``Plan.held_until``)."""
         row = self.plan.row_of.get(tensor_id, -1)
         return row >= 0 and (step is None or bool(self.plan.birth[row] <= step < self.plan.held_until[row]))
 

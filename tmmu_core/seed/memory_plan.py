@@ -117,7 +117,7 @@ class MemoryActiveBlock:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Allocations by tensor, arenas by memory (``arena_usages``: scratch), lifetimes, and the ``plan`` of origin."""
+    """Allocations by tensor, arenas by memory (``arena_usages``: scratch), lifetimes, and the original ``plan``."""
 
     tensor_allocs: Mapping[str, TensorAllocation] = field(default_factory=dict)
     arena_usages: Mapping[MemoryType, ArenaUsage] = field(default_factory=dict)

@@ -137,7 +137,7 @@ class MemoryPlanner:
                 must_not_share[i, j] = must_not_share[j, i] = False
             problem = replace(problem, must_not_alias=np.argwhere(np.triu(must_not_share, 1)))
         packing = ARENA_PLANNERS["ffd"].pack(problem, {})
-        # Tensors at one offset share the region of the largest one, except tensors without bytes.
+        # Tensors at one offset share the region of the largest. Tensors without bytes have empty regions.
         regions: dict[tuple[int, bool], MemoryRegion] = {}
         allocations: dict[str, MemoryRegion] = {}
         for k in sorted(range(len(ids)), key=lambda k: -lives[k].size_bytes):

@@ -1,6 +1,6 @@
 """Open the store: its tables, and an engine of SQLAlchemy for SQLite or PostgreSQL.
 
-::
+Tables and columns::
 
     plans    content ─────────┐      compressed CBOR plan file; one row for all runs with this plan
     runs     …, content ──────┘      figures of a commit's plan, so that lists decompress no plan
@@ -146,7 +146,7 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
 
 
 def _connect_read_only(path: str) -> sqlite3.Connection:
-    """Open a file if it or its folder is read-only. Create no files beside it, unless a log must be read."""
+    """Open a file that cannot be written. Create no files beside it, unless its write-ahead log must be read."""
     log = f"{os.path.realpath(path)}-wal"
     mode = "mode=ro" if os.path.exists(log) and os.path.getsize(log) else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?{mode}", uri=True, isolation_level=None)

@@ -1,6 +1,6 @@
 """Recorded runs of models, references to them, and the search for the run that enlarged an arena (iree-org/iree#15323).
 
-::
+Forms of a reference::
 
     resnet50@8f1c2ab     the latest run of that commit (a unique prefix of four characters is enough)
     resnet50@main        the latest run of that branch, unless a commit has that name
@@ -147,7 +147,7 @@ class GrowthCauses:
     extent_bytes: tuple[int, int]
     peak_bytes: tuple[int, int]
     peak_steps: tuple[int, int]
-    storages: tuple[StorageGrowth, ...]  # those with other bytes at the peak, largest growth first, then by id bytes
+    storages: tuple[StorageGrowth, ...]  # changed storages, largest growth first, then by id bytes
 
     @property
     def grown_bytes(self) -> int:
@@ -161,7 +161,7 @@ class GrowthCauses:
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs of the last run's :attr:`.Run.series`; for a commit without one, its latest run. Oldest first."""
+    """Return, oldest first, the runs of the last run's series, and for each other commit its latest run."""
     series_commits = {run.commit for run in runs if run.series == runs[-1].series}
     latest = {run.commit: run for run in runs if run.commit not in series_commits}
     return tuple(run for run in runs if run.series == runs[-1].series or run is latest.get(run.commit))

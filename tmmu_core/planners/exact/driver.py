@@ -23,7 +23,7 @@ MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them 
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
 MIN_TURN_NODES = 5_000
 """Minimum nodes of such a part; with smaller parts, large neighbourhood search begins after the last node."""
-PATIENCE = 1 << 30  # a search below ``near`` ends after this many nodes × neighbour pairs without a smaller extent
+PATIENCE = 1 << 30  # below ``near``, a search ends after this many nodes × neighbour pairs without a smaller extent
 
 
 class ProgressLog:

@@ -65,7 +65,7 @@ def gate(
     """Return one check of ``plan`` per limit, in order; for a growth over ``before``, one check per arena.
 
     The growth of the peak is also checked over all arenas. The growth of the lower bound is checked only if both plans
-    have rows; ``with_bounds`` sets the lower bounds for this check.
+    have rows; ``with_bounds`` recomputes their lower bounds for this check.
     Raises ``UnreadableInput`` if a limit that is not a growth names an unknown arena.
     """
     checks: list[Check] = []

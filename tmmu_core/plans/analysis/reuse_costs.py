@@ -2,9 +2,9 @@
 
 Penalties are computed for a graph whose nodes run on several engines: DMA, matrix and vector units, or streams. Each
 engine runs its nodes in execution order, and waits for another engine only if a node needs its data. A node that writes
-buffer B over the bytes of buffer A must run after all users of A. Some have ended by then, because of data dependencies
-or the order of the node's engine; the node must wait for the others. The penalty of (A, B) is the sum of the costs of
-the waits that no other wait includes. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe).
+buffer B over the bytes of buffer A must run after all users of A. Some users have ended by then, because of data
+dependencies or the order of the node's engine; the node must wait for the others. The penalty of (A, B) is the sum of
+the costs of waits that no other wait includes. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe).
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class CostlyReuse:
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
-    """Return the penalties that a plan pays, highest first, each with the two parts of its pair closest in time."""
+    """Return the penalties that a plan pays, highest first; of several live parts, the pair closest in time."""
     reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         parts = product(rows_of_parts(plan, a), rows_of_parts(plan, b))

@@ -57,7 +57,7 @@ class WasteLedger:
 
     @property
     def worst_step(self) -> int:
-        """The step with the most gaps, slot rounding and holes; on a tie, the first with the most live bytes."""
+        """The step with the most gaps, slot rounding and holes; of equal ones, the one with the most live bytes."""
         wasted = self.alignment_gaps + self.slot_rounding + self.holes
         return int(self.steps[np.lexsort((-self.steps, self.live, wasted))[-1]])
 
@@ -301,7 +301,7 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     step_text, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
     missed, place = f"{target} does not reuse {source}'s memory in place ({lost})", f"{step_text},"
-    if gap.cause_bytes > gap.bytes:  # then live ≤ extent − cause_bytes < extent − gap.bytes, the lower bound
+    if gap.cause_bytes > gap.bytes:  # then the live bytes, at most extent − cause_bytes, are below the lower bound
         live = short_bytes(waste_ledger(plan, gap.arena).at(gap.step)["live"])
         place += f" where a tensor ends at {short_bytes(arena.extent_bytes)}, {live} are live and"
     causes = {

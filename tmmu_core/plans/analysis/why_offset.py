@@ -38,7 +38,7 @@ def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> Place
     s = storages_of(plan)
     if plan.has_slots:
         return PlacementOrder(tuple(by_birth(plan, arena)), "birth", "slot")
-    # The notes name the order; it is known if placing the arena's problem in this order gives the plan's offsets.
+    # The notes name an order. It counts as known if placing the storages in this order gives the plan's offsets.
     notes = plan.arena_notes(arena)
     order, _, fit = str(notes.get("start", "")).partition("/")
     order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))
@@ -85,7 +85,7 @@ class OffsetReasons:
     size: int
     position: int | None  # its position in the placement order of its arena, from 0; ``None`` if the order is unknown
     storages: int  # number of storages in the arena
-    blockers: tuple[Blocker, ...]  # storages that block bytes below it, by start; in a known order, earlier ones
+    blockers: tuple[Blocker, ...]  # storages that block bytes below it, by start; if the order is known, earlier ones
     free_ranges: tuple[tuple[int, int], ...]  # byte ranges ``[start, end)`` below it without a blocker, by start
     lowest: int  # the lowest free aligned offset, if all other storages keep their offsets
     slot: SlotOfStorage | None  # ``None`` in a plan without slots

@@ -15,7 +15,7 @@ from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 def live_bytes_of(birth: I64, death: I64, size: U64, steps: int | I64) -> U64:
     """Return the sum of ``size`` over the ranges at each step, shape (steps,). Raises ``AllocationOverflow``."""
-    # ``steps``: their number; or ``CurvePoints.steps``, with births and deaths as indexes of its points
+    # ``steps``: the number of steps; or ``CurvePoints.steps``, if births and deaths are indexes of points
     step_of = range(steps) if isinstance(steps, int) else steps
     curve = _curve(birth, death, size, len(step_of))
     if curve.dtype == object and (over := np.flatnonzero(curve > U64_MAX)).size:
@@ -97,7 +97,7 @@ class PlanStorages:
     alignment: U64  # greatest alignment of the rows at its start, in bytes
     birth: I64
     death: I64  # step after the last use of its bytes (:attr:`Plan.held_until`)
-    backing: U64  # bytes of its slot: of the largest storage, at least 1 in a plan with slots (contract §3)
+    backing: U64  # bytes of its slot: size of the slot's largest storage, in a plan with slots at least 1 (contract §3)
     slot_alignment: U64  # greatest alignment of the slot's storages, in bytes
 
 
@@ -179,7 +179,7 @@ def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tupl
 
 
 def by_birth(plan: Plan, arena: str) -> list[int]:
-    """Return the storages of an arena in the normative order: birth, −bytes and id bytes, the last two of the head."""
+    """Return the storages of an arena in the normative order: birth, then −bytes and id bytes of the head."""
     s = storages_of(plan)
     in_arena = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
     return sorted(in_arena, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))

@@ -72,7 +72,7 @@ def solve(
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
     ``ir_hash``: the hash of the graph, if known. ``over_limits``: also return a plan that exceeds a capacity or the
-    budget. The plan has the capacities and the hash of ``request.arenas``, so that the verifier reports the excess.
+    budget. Such a plan has the capacities and the hash of ``request.arenas``, so that the verifier reports the excess.
     The other arena options of the request are ignored (:func:`.request.with_arena_settings`).
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``, ``AddressCollision``.
@@ -195,7 +195,7 @@ def spread_over_memories(
 
     The memories are those of ``options``, else the arenas of the configuration, else one unlimited memory. A tensor
     whose ``arena`` is a memory is placed there.
-    Raises ``InvalidIrShapes`` for memories in both, ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is
+    Raises ``InvalidIrShapes`` if both define memories, ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is
     neither a memory nor a default arena, and the errors of ``read_platform`` and ``helia.place``.
     """
     if options.get("memories") is not None and config:
@@ -233,7 +233,7 @@ def spread_over_memories(
         capacity = U64_MAX if region_memory.max_size is None else region_memory.max_size
         alignment_bytes = max(platform.min_alignment, region_memory.arena_alignment or 1)
         region_config[region.name] = Arena(capacity, alignment_bytes, config.get(region.memory, Arena()).page_size)
-    # helia does not reuse in place. Another planner could do so inside a region, and the lower bounds assume it.
+    # helia does not reuse in place, but another planner could, inside a region. So the lower bounds permit it.
     in_regions = replace(with_reuse.storages, arena=arena_of)
     with_reuse = replace(with_reuse, arenas=tuple(region_config), storages=in_regions)
     liveness = plan_rows.without_handoffs(with_reuse, across_arenas=True)

@@ -163,7 +163,7 @@ def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
 
 def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
     """Return the columns of the plan, rows by id, with in-place reuses and the categories of an allocator snapshot."""
-    # For byte offsets (no slots), omit each in-place reuse not taken: its input is held while its output is written.
+    # Without slots, omit in-place reuses that are not taken: the input stays live while the output is written.
     problems, handoffs, taken = [], list[Handoff](), list[bool]()
     for packed in arenas:
         problem, is_listed = packed.problem, np.ones(len(packed.taken), np.bool_)

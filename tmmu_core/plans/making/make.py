@@ -65,7 +65,7 @@ def better_than(plan: Plan, source: Solution | PlanningResult) -> BetterPlanner 
 class PlanningResult:
     """A plan, with its graph and liveness or with the problems of its instance."""
 
-    request: PlanRequest  # with its defaults (:meth:`.PlanRequest.with_defaults`); a plan of a fit has only the planner
+    request: PlanRequest  # with its defaults (:meth:`.PlanRequest.with_defaults`); after a fit, only ``planner`` is set
     plan: Plan
     solution: Solution | None = None  # ``None`` for an instance, which has no graph
     whole_hash: bytes | None = None  # the ir_hash of the whole graph if only one rank is planned; else ``None``

@@ -195,7 +195,7 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
-    """Return the alignment of each row's offset: that of the arena, or a larger declared one of the tensor."""
+    """Return the alignment of each row's offset: the arena's, or the tensor's declared alignment if it is larger."""
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]

@@ -1,4 +1,4 @@
-"""Several plans of one graph: for sizes of a dimension, iterations (TMMU v2 II.H), and ranks (TMMU v2 II.I).
+"""Make one plan of a graph per size of a dimension, per iteration (TMMU v2 II.H), or per rank (TMMU v2 II.I).
 
 The plans of all ranks have the ``ir_hash`` of the global graph. Ranks with equal shares are planned once.
 """
@@ -45,7 +45,7 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
     """Return the figures of one plan per size of ``dim`` in :func:`sample_points`. Plans over a limit are included.
 
     If ``progress`` returns ``False``, the remaining sizes are left out. Raises ``KeyError`` for an unknown ``dim``, and
-    ``InvalidIrShapes`` if ``request.dims`` (sizes of others) has an unknown dimension, or a size outside its envelope.
+    ``InvalidIrShapes`` if ``request.dims`` (the other sizes) has an unknown dimension, or a size outside its envelope.
     """
     request = with_arena_settings(graph, request)
     sizes = sample_points(graph.dims[dim])

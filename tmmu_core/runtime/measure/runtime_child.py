@@ -98,7 +98,7 @@ def optimize_onnx(model: bytes) -> dict[str, str]:
 
 
 def measure_litert(model: bytes) -> dict[str, int]:
-    """Return bytes: ``arena``, ``tensors`` (from the first to the last tensor of the file), ``scratch``, ``outside``.
+    """Return bytes: ``arena``, ``tensors`` (range of the file's tensors in the arena), ``scratch``, ``outside``.
 
     Tensors that are not in the file are scratch of kernels. Tensors outside of the arena are results that LiteRT keeps
     (dequantised weights) or resizes during a run. XNNPACK, whose memory is not visible, is disabled.
