@@ -3,24 +3,20 @@
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 from benchmarks.dsa import is_valid
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, problems
 from tests.support.paths import SAMPLES
-from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.portfolio import portfolio, search
 from tmmu_core.planners.problem import Problem
 
-DATA = SAMPLES / "instances"
-
 
 def instance(name: str) -> Problem:
-    return read_csv((DATA / f"{name}.csv").read_bytes()).problem
+    return read_csv((SAMPLES / "instances" / f"{name}.csv").read_bytes()).problem
 
 
 @settings(deadline=None)
@@ -29,11 +25,6 @@ def test_search_is_valid_and_never_worse_than_the_portfolio(p: Problem) -> None:
     packing = search(p, {"iterations": 30})
     assert faults(p, offsets(packing)) == []
     assert (packing.lower_bound or 0) <= extent(p, packing.offset) <= extent(p, portfolio(p, {}).offset)
-
-
-def test_negative_seed_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes, match="seed=-1"):
-        search(problem((0, 1, 1)), {"seed": -1})
 
 
 def test_stopped_search_keeps_its_best_packing() -> None:
@@ -55,6 +46,14 @@ def test_auto_stops_at_the_capacity_without_minimise() -> None:
     assert str(fits.notes["why"]).startswith("a greedy run fits the capacity of 2000000 bytes")
     assert 1_048_576 < extent(p, fits.offset) <= 2_000_000
     assert (least.notes["picked"], extent(p, least.offset), least.optimal) == ("exact", 1_048_576, True)
+
+
+def test_auto_fits_the_capacity_of_its_least_extent() -> None:
+    rng = Random(61)
+    rows = [(k, k + rng.randint(1, 9), rng.randint(1, 3000)) for k in (rng.randrange(20) for _ in range(60))]
+    p = problem(*rows, alignment=[1 << rng.randint(0, 9) for _ in rows])
+    least = extent(p, auto(p, {}).offset)
+    assert extent(p, auto(problem_with(p, capacity=least), {}).offset) == least
 
 
 def test_auto_proves_large_traces_optimal() -> None:

@@ -9,8 +9,8 @@ skyline runs after them. If the extent is still above the lower bound, the numbe
 * more, or sizes over 2^62: nothing follows.
 
 An extent is *near* the bound if the gap is less than one alignment. If the extent of ``exact`` is near, ``search`` is
-skipped. If ``minimise`` is not given, ``exact`` ends soon after its extent is near. If there is a capacity and
-``minimise`` is not true, greedy runs, skyline runs and ``exact`` end at the first packing that fits.
+skipped. If ``minimise`` is not given, ``exact`` ends soon after its extent is near. With a capacity and ``minimise``
+not true, all but ``search`` end at the first packing that fits. If ``exact`` finds none, the capacity is ignored.
 
 Skyline runs fill memory from the bottom up, always at the lowest free offset (Burke, Kendall and Whitwell 2004). The
 *skyline* is the end of the placed bytes at each step. A run selects the lowest segment of the skyline. Of the storages
@@ -61,14 +61,12 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     Options: ``max_nodes`` (:class:`.Meter`); ``minimise``: whether to continue after a packing fits the capacity [true
     only without a capacity]. If it is false and there is no capacity, only greedy and skyline runs are made.
     """
-    meter = Meter.of(progress, options)
-    cols = columns(problem)
-    bound = bound_of(cols)
+    meter, cols = Meter.of(progress, options), columns(problem)
+    bound, count = bound_of(cols), len(cols)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
     is_quick = not minimise and problem.capacity == UNLIMITED
     goal = 0 if minimise or is_quick else problem.capacity
     bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
-    count = len(cols)
     uses_skyline = EXACT_ALONE_UP_TO < count <= ALL_RUNS_UP_TO and cols.is_plain and cols.is_small
     runs = QUICK_RUNS if count > ALL_RUNS_UP_TO or (uses_skyline and count <= SEARCH_UP_TO) else RUNS
     runs = tuple(run for run in runs if run[1] == "lowest" or not uses_skyline)
@@ -76,8 +74,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     if uses_skyline and not best.stopped and best.extent > max(bound.bytes, goal):
         best = best_skyline(cols, bound, best, meter, goal)
     kind, picked = ("skyline", "skyline") if best.order == "skyline" else ("greedy", "portfolio")
-    gap = f"the {kind} runs are {best.extent - bound.bytes} bytes above the bound"
-    why = ""
+    gap, why = f"the {kind} runs are {best.extent - bound.bytes} bytes above the bound", ""
     if best.extent <= bound.bytes:
         why = f"a {kind} run meets the lower bound"
     elif best.extent <= goal:
@@ -99,7 +96,10 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         packing = exact_from(cols, bound, best, request, meter)
         found.append(("exact", packing))
         lower, extent = packing.lower_bound or 0, extent_of(cols, packing.offset)
-        is_done = extent <= goal or extent < lower + min(cols.align) or bool(packing.notes.get("interrupted"))
+        is_done = extent <= goal or bool(packing.notes.get("interrupted"))
+        if not (is_done or minimise):  # the search for the least extent may find a packing that fits
+            return auto(replace(problem, capacity=UNLIMITED), {}, meter)
+        is_done |= extent < lower + min(cols.align)
     if count > EXACT_ALONE_UP_TO and not is_done:
         found.append(("search", search(problem, {}, meter, best)))
     picked, packing = min(found, key=lambda each: extent_of(cols, each[1].offset))  # the first of equal packings
