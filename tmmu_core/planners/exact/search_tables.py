@@ -18,7 +18,7 @@ SECTION, HEIGHT, OWNER = range(3)
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
 # Rows of ``State.unit`` and columns of ``State.section`` that Python sets before the search or reads after it.
-# ``HOLE``: offset of a hole below the unit (``propagation.py``).
+# ``HOLE``: offset of the unit's hole (``propagation.py``), or −1.
 LOW, LEVEL, HOLE = 0, 3, 4
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 FIRST_ROWS = 64  # initial number of rows per unit in the native table of neighbours

@@ -147,7 +147,7 @@ def reuse_model(problem: Problem) -> ReuseModel:
     apart = penalties[~is_one & (penalties[:, 2] > 0)]
     soft = _edge_rows(unit, nbytes, apart[:, :2], apart[:, 2])
     hard_keys, keys = (rows[:, :2] @ [units, 1] for rows in (hard, soft))
-    if len(hard):  # a soft edge has no effect if a hard edge of the same units is at least as large
+    if len(hard):  # a penalty's edge has no effect if a hard edge of the same units is at least as large
         same = np.minimum(np.searchsorted(hard_keys, keys), len(hard) - 1)
         soft = soft[(hard_keys[same] != keys) | (hard[same, 2:4] < soft[:, 2:4]).any(axis=1)]
     rows = np.concatenate([hard, soft])

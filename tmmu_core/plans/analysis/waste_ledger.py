@@ -57,7 +57,7 @@ class WasteLedger:
 
     @property
     def worst_step(self) -> int:
-        """The step with the most gaps, slot rounding and holes; of equal ones, the one with the most live bytes."""
+        """The step with the most gaps, slot rounding and holes; of equal steps, the first with the most live bytes."""
         wasted = self.alignment_gaps + self.slot_rounding + self.holes
         return int(self.steps[np.lexsort((-self.steps, self.live, wasted))[-1]])
 
