@@ -118,7 +118,7 @@ def search_chart(points: Sequence[SearchPoint], nodes: int, *, height: int = 220
     node_ticks = {"tickvals": list(range(start, end + 1))} if end - start <= FEW_TICKS else {}
     fig.update_xaxes(type="log", title_text="search nodes", tickformat="~s", **node_ticks)
     labels = [numbers.short_bytes(size) for size in ticks]
-    if len({*labels}) < len(labels):  # two sizes are equal in the shown digits: label the differences
+    if len({*labels}) < len(labels):  # two labels are equal: label the differences from the smallest
         labels = [*(numbers.delta_bytes(size - ticks[-1]) for size in ticks[:-1]), labels[-1]]
     fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[smallest - padding, largest + padding], fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin=margin)

@@ -114,7 +114,7 @@ def marked_rows(shown: Shown) -> list[int] | None:
 
 
 def witness_rows(plan: Plan, arena: str | None) -> list[int] | None:
-    """Return the rows, with views, of the witness of ``arena`` or of all arenas; ``None`` if it is not marked."""
+    """Return the rows of the buffers that prove the lower bound of ``arena`` (``None``: all); ``None`` if unmarked."""
     if state.choice().marked != WITNESS:
         return None
     names = [name for a in plan.arenas if arena in (None, a.name) for name in a.witness]
@@ -141,7 +141,7 @@ def _long_idle(shown: Shown) -> list[tuple[int, int, int]]:
 
 
 def certificate(shown: Shown) -> None:
-    """Draw the card about the optimality of the shown arena, with a button that marks its witness in a map."""
+    """Draw the card about the optimality of the shown arena, and a button that marks the buffers of its lower bound."""
     name = arena_focus.arena(shown)
     if not name:
         return

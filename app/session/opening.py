@@ -79,7 +79,7 @@ class Opened:
 
     @property
     def producers(self) -> Mapping[str, StorageOrigin]:
-        """Storage of the instance → its producer, if the file has one."""
+        """Storage of the instance → its producer, if the file states it."""
         return {} if self.instance is None else self.instance.origins
 
 

@@ -74,7 +74,7 @@ class Review(msgspec.Struct, frozen=True):
     views: tuple[View, ...] = ()
     decision: Decision | None = None
     author: str = ""  # author of new notes and decisions in this session; a store does not keep it
-    deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions, which a merge does not add again
+    deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions; a merge does not add these again
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -104,7 +104,7 @@ def changed(before: Plan, after: Plan) -> str:
 
 
 def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
-    """Return ``(name, old, new bytes)`` per changed arena, and in total if there are several arenas or no change."""
+    """Return ``(name, old, new bytes)`` per changed arena, then the total, unless both plans have only this arena."""
     old, new = ({arena.name: arena.extent_bytes for arena in plan.arenas} for plan in (before, after))
     changed = [(name, old[name], new[name]) for name in new if name in old and old[name] != new[name]]
     total = (EXTENT, sum(old.values()), sum(new.values()))
@@ -120,7 +120,7 @@ def distinct_settings(plan: Plan, other: Plan) -> str:
 
 
 def main_arena(plan: Plan) -> str:
-    """Return the arena shown first: most bytes over capacity, then the other keys of ``rank``; "" without arenas."""
+    """Return the arena to show first: the one with the greatest ``rank``; "" without arenas."""
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, int, str]:
         over_bytes = 0 if arena.headroom_bytes is None else max(0, -arena.headroom_bytes)

@@ -41,8 +41,8 @@ KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")  # moves that a step
 DEFAULT_KINDS = KINDS[:2]  # without offload: a copy to host memory is slow, and on the CPU it saves nothing
 ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
-"""Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With only 1,000 search
-nodes, some packings exceed a capacity that the live bytes fit, and the fit recomputes up to twice as many FLOPs."""
+"""Limits of the search for a packing: search nodes, and search nodes × graph nodes. With only 1,000 search nodes, some
+packings exceed a capacity that the live bytes fit, and the fit recomputes up to twice as many FLOPs."""
 LOWER_PERCENT = 96  # if a GPU's allocator cannot run a plan, the next capacity is this percentage of the plan's extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
@@ -173,8 +173,8 @@ class TorchModel:
     def at_size(self, size: int, axis: int) -> TorchModel:
         """Return the model with inputs of ``size`` rows along ``axis``. Rows are repeated, so that a step can run.
 
-        Only inputs with as many rows as the first input that has the axis are resized. Raises ``UnreadableInput`` if
-        no input has the axis, or for lack of memory.
+        The first input with this axis sets a number of rows. Only inputs with this number of rows are resized. Raises
+        ``UnreadableInput`` if no input has the axis, or for lack of memory.
         """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map_only

@@ -79,7 +79,7 @@ def _verdict(resolved: Resolved, graph: Graph | None, request: PlanRequest) -> V
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
     """Return ``(plan, graph)`` of the file ``name``; the graph is ``None`` if neither the file nor ``graph`` has one.
 
-    For a finished plan, the option ``--arenas`` is allowed and, with ``graph``, also ``--dims`` and ``--shard``. Raises
+    For a finished plan, only ``--arenas`` is allowed; with ``graph``, also ``--dims`` and ``--shard``. Raises
     :class:`UsageError` for other planning options.
     """
     opened = open_any(name, request.dims)

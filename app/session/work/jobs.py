@@ -32,7 +32,7 @@ GRACE_SECONDS = 5.0  # seconds that a job continues without visitors, so that a 
 FAIR_SHARE_SECONDS = 60.0  # seconds after which a job is stopped with its best result if another job waits
 TAB_TIMEOUT_SECONDS = 60.0  # seconds after which a tab without a connection counts as closed
 CHECK_EVERY = 0.5  # maximum seconds between two checks for closed tabs and jobs without visitors
-_SAMPLE_SIZE = 64  # measured members of a collection; the others count as the mean of these
+_SAMPLE_SIZE = 64  # number of measured members of a collection; each other member counts as their mean
 _MISSING = object()
 
 

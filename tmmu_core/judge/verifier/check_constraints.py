@@ -16,11 +16,11 @@ MOST_CELLS = 10**6  # maximum number of cells in an arena with reserved bytes
 HARD = inf  # cost of a pair that must not share a byte
 
 Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
-"""Two units → ``(bytes of x, bytes of y, cost)`` for each pair with a cost: x in the first unit, y in the second."""
+"""(unit i, unit j) → ``(bytes of x, bytes of y, cost)`` of each tensor pair with a cost: x in unit i, y in unit j."""
 
 
 def rows_by_name(plan: Plan) -> dict[str, list[int]]:
-    """Return the rows of each tensor: one, or one per live part."""
+    """Return the rows of each tensor: one, or one per live part if its live range has gaps."""
     found: dict[str, list[int]] = {}
     for row, tensor in enumerate(plan.tensor_ids):
         name, mark, number = tensor.rpartition(PART)
@@ -133,7 +133,7 @@ class CostBounds:
             self.colocated.join(first, second)
 
     def bound_of(self, number: int) -> int:
-        """Return the bound of arena ``number``, from its witness and from colocated pairs with a penalty."""
+        """Return the bound of arena ``number``: by its witness, plus the penalties of colocated pairs (always paid)."""
         arena, bound, penalties = self.plan.arenas[number], 0, dict(self.penalties)
         reserved = self.terms.reserved.get(arena.name, ())
         for names in arena.reuse_cost_witness or ():
@@ -258,7 +258,7 @@ def _cost_at(edges: Edges, i: int, j: int, a: int, b: int) -> float:
 
 def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
     """Return offsets to try per unit: its pin, else 0 and the ends of units and reserved bytes; ``[]`` if too many."""
-    # A unit at another offset can move down to the next of these without a higher cost.
+    # A unit at any other offset can move down to the next of these offsets without a higher cost.
     found: list[set[int]] = [set() for _ in units]
     pending = [(i, end) for i in range(len(units)) for end in (0, *(end for _, end in reserved))]
     while pending:

@@ -1,5 +1,5 @@
 // The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, flags, selected
-// step and range. With a separate canvas, a new selection does not redraw the picture.
+// step and range. It has its own canvas, so that a new selection does not redraw the picture.
 
 import { LETTER } from "../base/colours.js";
 import { arrowHead, bordered, drawClipped, fillBox, Plane, stroke, strokeBox } from "../base/plane.js";

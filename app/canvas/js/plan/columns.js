@@ -31,10 +31,10 @@ const rounded = (values) => (values instanceof BigUint64Array ? Float64Array.fro
 export class Columns {
   /** `spec`: the part of one plan in the header, see component.py; read(position) returns the array at a position.
    *
-   * Texts per row, {codes: a code per row, names: the text of each code}: role, dtype, shape; the others may be null:
-   * category, operator, module (the layer). Further fields that may be null: `events` (drawn step → step of the plan;
-   * null: all steps are drawn), `conflict` (1 for a row that overlaps another row in bytes and steps), `changes` (bits
-   * per row: bit k is set if kinds[k] applies), `twin` (1 + row of the same tensor in the other plan, or 0). */
+   * Columns of texts are {codes: a code per row, names: the text of each code}: role, dtype and shape, and category,
+   * operator and module (the layer), which may be null. These fields may be null too: `events` (drawn step → step of the
+   * plan; null: all steps are drawn), `conflict` (1 for a row that overlaps another row in bytes and steps), `changes`
+   * (bits per row: bit k is set if kinds[k] applies), `twin` (1 + row of the same tensor in the other plan, or 0). */
   constructor({ columns, tables, arrays, arenas, views, storages, stillRead, ...spec }, kinds, read) {
     Object.assign(this, spec, { kinds });
     for (const [name, position] of Object.entries(arrays)) this[name] = position && read(position);
