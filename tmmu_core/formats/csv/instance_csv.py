@@ -321,7 +321,7 @@ def _rows(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _merge_aliases(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
-    """Merge the rows of each alias into its first row: least lower, largest upper and size. Return the rows to keep."""
+    """Merge the rows of each alias into its first row: least lower, largest upper, largest size. Return the kept."""
     first_of: dict[str, int] = {}
     kept = []
     for row, alias in enumerate(aliases):

@@ -1,8 +1,8 @@
 """Find unknown shapes with onnxruntime (extra ``run``): first by its symbolic inference, then by running the model.
 
 Symbolic inference also supports onnxruntime's own operators and some dimensions like ``N + M``. A run needs the weights
-in the file. The model runs twice, at the assumed sizes or at common ones, with different input values. Shapes that
-differ are not used. Equal shapes may still depend on data, so every shape of a run is marked ``measured``.
+in the file. The model runs at the assumed sizes or at common ones, with two sets of input values. Shapes that differ
+between the sets are not used. Equal shapes may still depend on data, so every shape of a run is marked ``measured``.
 
 onnxruntime runs in a subprocess (:func:`main`) with limits on time and memory, in a temporary folder, because it leaves
 files there. Its profile has an event for each execution of a node, also in bodies, with types and shapes of outputs.

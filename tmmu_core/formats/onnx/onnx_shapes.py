@@ -70,9 +70,9 @@ class Sizes:
 def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
     """Return the named dimensions with their bounds. Changes ``model``: names every dynamic size of an input.
 
-    An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name that
-    is used for axis 0 only, or contains "batch", is a batch. If no name contains "batch", B and N are batches too. A
-    batch is assumed to be 1, any other dimension to be its upper bound. A size that no input has is a dimension if
+    An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A dimension
+    is a batch if it is only axis 0, or if its name contains "batch". If no name does, B and N are batches too. A batch
+    is assumed to be 1, any other dimension to be its upper bound. A size that no input has is a dimension if
     ``envelopes`` has its name.
     """
     weights = {weight.name for weight in model.graph.initializer}

@@ -5,7 +5,7 @@ A trace contains no time, so equal plans have equal bytes. The encoding is JSON 
     allocation_header   hashes, mode, token, arenas (configuration and figures), execution order
     tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (bytes of the tensor),
                         bytes (of its slot), live_range [birth, death), and the other columns of a plan row
-    handoff             step, from, to, taken
+    handoff             a permitted in-place reuse: step, from, to, taken (whether the plan has the reuse)
     replan              old and new plan hash, if a run planned again (TMMU v2 II.H)
     summary             extent per arena, slots, reuse ratio, fragmentation, the metrics except the time, notes
 
@@ -46,13 +46,13 @@ _IDENTITY = (
 class Trace:
     """A trace that was read: its plan, and the fields that a plan does not have."""
 
-    plan: Plan  # the plan; without rows and hand-offs if ``complete`` is false
+    plan: Plan  # the plan; without rows and in-place reuses if ``complete`` is false
     trace_schema: str = TRACE_SCHEMA
     metric_schema: str = METRIC_SCHEMA
     complete: bool = True  # whether the trace contains the tensors, or only their hash
     tensor_count: int = 0
     replans: tuple[Record, ...] = ()  # ``replan`` records, in order
-    tensors_hash: str = ""  # hash of a digest's rows and hand-offs, in hex; empty in other and older traces
+    tensors_hash: str = ""  # hash of a digest's rows and in-place reuses, in hex; empty in other and older traces
 
     def __repr__(self) -> str:
         rows = "complete" if self.complete else "digest"

@@ -251,7 +251,7 @@ def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buf
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
     Overlapping rows are merged, unless the later row can reuse the older row in place; then the older row ends one step
-    earlier. A row cannot reuse if another value begins at its step: this value could be placed in bytes still read.
+    earlier. There is no reuse if another value begins at this step: it could be placed in bytes that are still read.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth
@@ -307,7 +307,7 @@ def modules(files: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Return module → its files, among the files ``name → bytes``; the largest buffer assignment first.
 
     A module has XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``. Its files are the buffer
-    assignment, the live ranges, and the program's text if it is small enough. Without live ranges it is omitted.
+    assignment, the live ranges, and the program's text if small enough. A module without live ranges is omitted.
     """
     files_of: dict[str, tuple[str, ...]] = {}
     stems = [name.removesuffix(ASSIGNMENT_ENDING) for name in files if name.endswith(ASSIGNMENT_ENDING)]

@@ -2,7 +2,7 @@
 
 A ``.pt2`` file is a zip archive. To plan, the reader opens only JSON: the program, and the tables of weights. PyTorch
 2.8 and newer writes ``models/model.json`` (or another name in ``models``), older versions
-``serialized_exported_program.json``. Other members are pickles, which can run code; so can PyTorch's loader.
+``serialized_exported_program.json``. Loading a pickle, or the program with PyTorch, can run code.
 """
 
 import io
