@@ -108,7 +108,7 @@ def backward_from(result: Any) -> None:
 
 
 class EagerRecorder(TorchDispatchMode):
-    """Mode that records operators that allocate or write memory, and a tensor per storage and per write to it."""
+    """Mode that records operators that allocate or write memory. Each new storage and each write gets a tensor."""
 
     supports_higher_order_operators = True
 

@@ -3,7 +3,7 @@
 The caller holds the gradients of the module's results during the backward pass. If results share a storage, the engine
 sums their gradients when the pass begins. For results that are parameters, inputs or views of these, the sum lives
 until the pass ends, and the engine adds it to the gradient that the pass returns. A returned gradient is copied if it
-is also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
+is an input of the step, is returned again later, or has other strides than its parameter. Each sum is a new tensor.
 If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
 """
 
@@ -47,7 +47,7 @@ def with_engine(
     final = dict(start.sum_of_leaf)
 
     def add_node(name: str, also_read: Iterable[str], outputs: tuple[str, ...]) -> None:
-        """Add a node that reads the gradients in ``final``, so that it runs last, and the tensors ``also_read``."""
+        """Add a node that reads the tensors ``also_read``, and the gradients in ``final``, so that it runs last."""
         reads = tuple(dict.fromkeys([*final.values(), *also_read]))
         nodes.append(Node(name, TANGENT, reads, outputs, "backward", "none"))
 
@@ -70,11 +70,11 @@ def with_engine(
     for leaf, name in existing.items():
         tensors[name] = msgspec.structs.replace(tensors[leaf], id=name, role="buffer", view=None)
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
-    if existing or (held and has_optimizer):  # the node updates the existing gradients
+    if existing or (held and has_optimizer):  # the node updates existing gradients, and keeps held ones live
         add_node("backward_end", [*existing.values(), *(sorted(held) if has_optimizer else ())], ())
     final |= existing
     for name in {view_root(tensors, tensor) for tensor in held} if has_optimizer else ():
-        # The caller holds the gradient. A member of an alias group is not recomputed.
+        # The caller holds the gradient, so it must not be recomputed: an alias group prevents this.
         tensors[name] = msgspec.structs.replace(tensors[name], alias_group_id=name)
     freed = set(returned).difference(graph.inputs)
     freed = freed | held if has_optimizer else freed - held
@@ -126,9 +126,9 @@ class _BackwardStart:
                 self._add_sum(node, (total,), self._copies_while_summed(root, group, size), size)
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
-        """Let the largest tangent write the sum of the gradients of those results that have no other tangent."""
+        """Let the storage's largest tangent write a sum: the gradients of all results that have no other tangent."""
         tangents = sorted(self.tangents[root], key=lambda node: fixed_bytes(self.tensors[node.outputs[-1]]))
-        # A tangent with two outputs: AOTAutograd copies a dense gradient to a tensor with gaps. It runs with the sums.
+        # A tangent has two outputs if AOTAutograd copies a dense gradient to a tensor with gaps. It runs with the sums.
         copies = [node for node in tangents if len(node.outputs) > 1]
         for node in copies:
             self._add_sum(node, node.outputs, 0, 0)
@@ -173,7 +173,7 @@ class _BackwardStart:
         """
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         is_new = [self._is_new(*part, total_bytes) for part in in_order]
-        is_sum_new = [is_new[0], *[True] * (len(is_new) - 1)]  # the sum of the first k + 1 gradients
+        is_sum_new = [is_new[0], *[True] * (len(is_new) - 1)]  # k → for the sum of the first k + 1 gradients
         return max([0, *(before + new for before, new in zip(is_sum_new, is_new[1:], strict=False))])
 
     def _add_sum(self, node: Node, outputs: tuple[str, ...], copies: int, size: int) -> None:
@@ -184,8 +184,8 @@ class _BackwardStart:
     def graph_with_sums(self) -> Graph:
         """Return the graph with the caller's gradients and the sums; unchanged if a loss has the only gradient.
 
-        The caller's gradients are written first, then tangents without a sum, then ``sums``: one by one, the one with
-        the most scratch last, while all others are live, because the engine computes several at a time.
+        The caller's gradients are written first, then tangents without a sum, then ``sums``, one by one. The sum with
+        the most scratch runs last: all other sums are live then, because the engine computes several at a time.
         """
         graph = self.graph
         sizes = [fixed_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]

@@ -50,7 +50,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     Raises ``UnreadableInput`` for a graph without a backward pass, and for operators that cannot be moved or run again:
     those that write to their arguments, and those with a nested graph.
     """
-    # The views of results are at the end of a trace. Move them, and the nodes they need, before the backward pass.
+    # A trace ends with the views of results. Move them, and the nodes that they need, before the backward pass.
     needed, nodes = set(signature_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
@@ -117,8 +117,8 @@ class _ExecutedReader(JointReader):
     def _remove_statistics_reads(self, n: Any, draft: Draft) -> None:
         """Remove reads of running statistics, so that they need not be live when ``n`` runs in the backward pass.
 
-        In training mode, only the new statistics depend on them. If an earlier node computes them, the first run of a
-        forward node needs them: a node added after ``n`` keeps them live, and empty tensors keep the order.
+        In training mode, only the new statistics depend on the old ones. If an earlier node computes the old ones, a
+        forward ``n`` needs them: a node added after ``n`` reads them, and empty tensors keep the order of the three.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
@@ -129,7 +129,7 @@ class _ExecutedReader(JointReader):
             self.nodes.append(Draft(f"{draft.node_id}.updated", "copy_", reads, [], draft.phase))
 
     def _order_tensor(self, draft: Draft) -> str:
-        """Return the empty tensor that ``draft`` writes, so that its readers run after it."""
+        """Return an empty output of ``draft``, so that nodes that read it run after ``draft``."""
         order = f"{draft.node_id}.order"
         if order not in self.tensors:
             self.tensors[order] = Tensor(order, (0,), "uint8", "activation")
@@ -169,7 +169,7 @@ class _ExecutedReader(JointReader):
                 raise UnreadableInput(f"the buffer {old!r} is empty, and the step resizes it.", hint=CALL_ONCE)
             after = f"{old}.updated"
             copy = Draft(f"copy_to_{old}", "copy_", [old, new], [], "forward")
-            if self.tensors[old].view is None:  # a view's storage is held by the caller, and may have other views
+            if self.tensors[old].view is None:  # no new tensor for a view: its storage may have other views
                 self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after)
                 copy.outputs, copy.in_place_write = [after], [(0, 0)]
                 self.mutated[old] = after
@@ -297,7 +297,7 @@ def merge_equal_nodes(joint: Any) -> None:
 
 
 def _is_live(source: Any, node: Any, last_read: dict[int, int], position: int) -> bool:
-    """Return whether each result of ``node`` that is read has an equal result of ``source``, live at ``position``."""
+    """Return whether ``source`` has a result live at ``position`` for each result of ``node`` that is read."""
     pairs = zip(_storages(source), _storages(node), strict=True)
     return all(own not in last_read or last_read.get(other, -1) >= position for other, own in pairs)
 

@@ -39,12 +39,12 @@ class, the options and the choice of parameters are used."""
 
 
 def gpu_bytes(device: Any, which: str) -> int:
-    """Return the bytes requested from PyTorch's allocator on a GPU: ``"current"``, or ``"peak"`` since its reset."""
+    """Return the bytes requested from PyTorch's allocator on a GPU: ``"current"``, or ``"peak"`` since last reset."""
     return int(torch.cuda.memory_stats(device).get(f"requested_bytes.all.{which}", 0))
 
 
 class LiveBytes(TorchDispatchMode):
-    """Mode that counts the storages of ``tensors`` and every storage that an operator returns, until it is freed.
+    """Mode that counts the bytes of ``tensors``, and of each storage that an operator returns, until they are freed.
 
     Scratch memory inside a kernel is not counted, because it is not the storage of a tensor.
     """
@@ -55,7 +55,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
-        """``held_bytes``: bytes in ``live``, also freed ones. ``peak_bytes``: maximum of the live bytes so far."""
+        """``held_bytes``: bytes in ``live``, also freed storages. ``peak_bytes``: maximum of live bytes so far."""
         self.sizes_at_peak: dict[int, int] = {}  # address of a storage → its bytes
         for tensor in tensors:
             self._add(tensor)
@@ -250,7 +250,7 @@ def with_optimizer(
     if names not in cache:
         cache[names] = _tensors_of_step(module, names, given)
     states, workspaces = cache[names]
-    declared = {tensor.id for tensor in graph.tensors}  # without parameters in the storage of another one
+    declared = {tensor.id for tensor in graph.tensors}  # a parameter in another one's storage has no tensor
     updated = [parameter for parameter in gradients if parameter in declared]
     reads = dict.fromkeys([*gradients.values(), *updated, *(state.id for state in states)])
     node = Node(STEP, "optimizer_step", tuple(reads), tuple(w.id for w in workspaces), "optimizer", "none")

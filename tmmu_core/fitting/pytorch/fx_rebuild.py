@@ -1,8 +1,8 @@
 """Convert a fitted native graph to an fx joint graph, and split it into a forward and a backward part.
 
 Nodes are in the fitted order, and a recomputed node is a separate node. Values of the forward part that the backward
-part reads are saved between the two parts. A fit adds operators that copy to host memory and back, and operators that
-recompute random operators: these run with the saved state of the generator, so they draw the same numbers.
+part reads are saved between the two parts. A fit adds operators that copy to host memory and back. A random operator is
+recomputed with the saved state of its generator, so that it draws the same numbers again.
 """
 
 import operator

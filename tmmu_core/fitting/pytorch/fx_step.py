@@ -81,7 +81,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: enter the trace's autocast, unless it is active: nesting it would keep its casts alive."""
+        """Context manager: enter the trace's autocast if it is not active. If nested, it would keep its casts alive."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))
@@ -122,7 +122,7 @@ class TorchStep:
         """Return a function with the module's signature that runs the step as ``partition_fn`` splits it.
 
         Raises ``UnreadableInput`` for a backend that cannot run it, for tensors without data, and for another joint
-        graph than in the fit. The function raises ``ValueError`` if inputs, their shared memory, or parts differ.
+        graph than in the fit. The function raises ``ValueError`` if inputs, memory they share, or module parts differ.
         """
         from torch._dynamo.backends.debugging import boxed_nop
         from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
@@ -200,7 +200,7 @@ class TorchStep:
         return unplanned > 0
 
     def _refuse_other_call(self, named: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` if the tensors ``named`` or parts ``now`` differ from the fit (parts: ``before``)."""
+        """Raise ``ValueError`` if the tensors ``named`` or the parts ``now`` differ from the fit (``before``)."""
         # A call without autocast is valid after a fit with autocast: the casts are operators of the step.
         expected, actual = {**self.tensors, **before}, {**_identities(named, _autocast_now() or self.autocast), **now}
         for name in [*expected, *actual] if actual != expected else ():
@@ -289,14 +289,14 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     plain = {path: values for path, values in observed.changed.items() if not fx_state.has_tensors(values[1])}
-    if plain:  # the next step starts with the attributes that this one set, and must have the same graph
+    if plain:  # the next step starts with the attributes that this step set, and must have the same graph
         next_code, next_state = code, fx_state.state_set(module.module, plain)
         with suppress(UnreadableInput), next_state, torch.enable_grad(), trace() as (joint, *_):
             next_code = joint.graph_module.code
         if next_code != code:
             raise state_error(plain, name)
     reached = {path: pair for path, pair in observed.changed.items() if not fx_state.has_tensors(pair[0])}
-    if len(reached) > len(plain) and not _has_no_data(module, call):  # tensors where the first step had none
+    if len(reached) > len(plain) and not _has_no_data(module, call):  # attributes that get tensors in the first step
         with fx_state.state_set(module.module, reached), torch.enable_grad(), trace() as (joint, *_):
             if _input_dependent(joint.graph_module) != dependent:  # a result of the first step replaces operators
                 raise state_error(reached.keys() - plain.keys(), name)

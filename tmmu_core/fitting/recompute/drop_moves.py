@@ -1,7 +1,7 @@
 """Moves that drop storages: the common part of recompute moves and offload moves.
 
 A move of either kind adds drops to a ``Choice``. Its bytes and its cost are the differences between the simulations
-with and without them. :func:`recover_choice` reads back the choice that ``write_graph.py`` wrote into a graph.
+with and without these drops. :func:`recover_choice` reads back the choice that ``write_graph.py`` wrote into a graph.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,8 +33,8 @@ REPORT_EVERY = 64  # a search reports progress once in this number of rounds
 def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:
     """Apply moves whose ``details`` have ``"drops": [[tensor, node after which it is dropped], …]``.
 
-    Nodes are those of the graph without recomputing nodes; ``n0@remat`` means every recomputing run of ``n0``. A single
-    move can have ``"runs": [node, …]`` instead, see :func:`write_runs`. Raises ``InvalidIrShapes`` (reason
+    A node is a node of the graph without recomputation, or ``n0@remat``: every recomputing run of ``n0``. A single move
+    can have ``"runs": [node, …]`` instead, see :func:`write_runs`. Raises ``InvalidIrShapes`` (reason
     ``recompute``) for an invalid drop (:func:`with_drops`).
     """
     model, choice = recover_choice(plan_input)
@@ -72,9 +72,9 @@ class AddedDrops:
 
 
 def added_in_turn(model: RecomputeModel, initial: Choice, groups: Groups) -> Iterator[AddedDrops]:
-    """Yield each group as added to ``initial`` and all groups before.
+    """Add each group to ``initial`` and all groups before it, and yield the result.
 
-    A group that is impossible without the next one is added together with it.
+    A group that is impossible without the next group is added together with the next.
     """
     old, new, old_run, together = initial, initial, run(model, initial), list[int]()
     for members, drops in groups:

@@ -2,10 +2,10 @@
 
 The nodes run in the initial order; the place of a node in this order is its *position*. A dropped storage is computed
 or copied back before the next node that reads it; this begins another *life* of the storage. The storages that a
-recomputed node needs are restored first. If the results of a node are dropped unread, it runs when one is needed.
+recomputed node needs are restored first. If a node's results are dropped before they are read, its first run is
+delayed until a result is needed.
 
-O(steps + operands). The loop over positions runs in the native library (``planners/native/recompute.c``) where one is
-loaded, otherwise as plain Python.
+O(steps + operands). The loop over positions runs in ``planners/native/recompute.c`` if it is loaded, else in Python.
 """
 
 from collections.abc import Callable, Sequence
@@ -141,7 +141,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever``: whether a storage is dropped at some step. Then the forward pass may reuse even a saved storage."""
+        """``ever``: whether a storage is dropped at some step. The forward pass may reuse a saved storage only then."""
         self.unread = np.zeros(storages, np.uint8)
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
@@ -167,7 +167,7 @@ class Tables:
         )
 
     def run(self, choice: Choice) -> bool:
-        """Fill the tables; return ``False`` if an operand is missing or the tables are full."""
+        """Fill the tables; return ``False`` if an operand cannot be restored or the tables are full."""
         positions, storages = choice.pairs
         self.drop_ptr[:] = np.searchsorted(positions, np.arange(len(self.drop_ptr)))
         for flags in (self.again, self.ever, self.dropped, self.gone, self.first_life, self.further):
@@ -184,11 +184,11 @@ class Tables:
 class DropWalk:
     """Walks the initial order, and restores dropped storages before their next use.
 
-    Subclasses define the actions. An action returns whether it is possible; it clears ``dropped`` where it restores.
+    Subclasses define the actions. An action returns whether it is possible, and clears ``dropped`` if it restores.
     """
 
     run: Callable[[int], bool]  # run the node of a position
-    run_again: Callable[[int, int], bool]  # run the node of a position, delayed or again, before another position
+    run_again: Callable[[int, int], bool]  # (n, k): run the node of position n, delayed or again, before position k
     copy_out: Callable[[int, int], bool]  # copy a storage to ``offload`` after a position, once for all its gaps
     copy_in: Callable[[int, int], bool]  # copy a storage back before a position
 
@@ -199,16 +199,16 @@ class DropWalk:
         self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
         self.producer, self.offloaded = model.producer.tolist(), choice.offloaded.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
-        self.after_runs: dict[int, list[int]] = {}  # position → storages to drop when it has run again for another one
+        self.after_runs: dict[int, list[int]] = {}  # node that reruns for position k → storages to drop after k
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
-        unread = model.never_read.astype(int).tolist()  # 1: never read; 2: not read before it is dropped
+        unread = model.never_read.astype(int).tolist()  # after k: 1: never read; 2: dropped before it is read; 0: else
         self.delayed = model.can_delay.tolist()
-        """Position → whether its first run is delayed, because no result is read before it is dropped."""
+        """Position → whether its first run is delayed, because its results are dropped before they are read."""
         for k in reversed(range(len(self.delayed))):
             for s in self.drops[k]:
                 unread[s] = 0 if self.offloaded[s] else 2
-            results = [unread[s] for s in self.outputs[k] or self.inputs[k]]  # a view runs together with its storage
+            results = [unread[s] for s in self.outputs[k] or self.inputs[k]]  # a view has no storage but its base's
             self.delayed[k] &= bool(results) and min(results) > 0 and max(results) == 2
             for s in self.inputs[k] if not self.delayed[k] else ():
                 unread[s] = 0
@@ -255,7 +255,7 @@ class DropWalk:
         return True
 
     def delay(self, k: int) -> None:
-        """Drop the results of position ``k``, whose node runs later."""
+        """Mark the results of position ``k`` as dropped, because its node runs later."""
         for s in self.outputs[k]:
             self.dropped[s] = self.ever[s] = True
 
@@ -344,7 +344,7 @@ class _Execution(DropWalk):
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
     """Return an array of shape (arenas, steps): live bytes at each step, without persistent storages.
 
-    A life ends one step after its last read. If an output reuses the bytes, the life ends at that read. A graph output
+    A life ends one step after its last read, or at this read if an output reuses the bytes in place. A graph output
     stays live. The generator state of a random node that runs again is live from the first run to the last run.
     """
     steps = len(lives.node)
@@ -381,7 +381,7 @@ def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], 
     permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~excluded)
     # Only a step's first permitted input is tried, even if it is too small.
     permitted = permitted[np.diff(t[permitted], prepend=-1) > 0]
-    # The bytes behind the input may not be free for a larger output.
+    # A larger output does not fit: the bytes behind the input may not be free.
     fits = model.size[s[permitted]] >= model.size[model.out_idx[model.out_ptr[node[permitted]]]]
     reused = np.zeros(len(lives.storage), np.bool_)
     reused[life[permitted]] = fits

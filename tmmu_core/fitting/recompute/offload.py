@@ -38,7 +38,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 
 
 def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
-    """Yield a list of moves for each goal that is met; the goals are :data:`drop_moves.TIGHTENED_GOALS` of ``goal``.
+    """Yield a list of moves for ``goal`` and each tighter goal (``drop_moves.TIGHTENED_GOALS``) that is met.
 
     Each list starts from the initial graph, and has a lower sum of peak live bytes than the list before. If ``goal``
     itself is missed, yield the moves found so far, but only if they lower the sum.

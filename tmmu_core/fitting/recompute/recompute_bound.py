@@ -1,4 +1,4 @@
-"""Find storages that are live at a node with any allowed moves, and compute lower bounds from the outputs.
+"""Find storages that are live at a node whatever allowed moves are applied; compute lower bounds from the outputs.
 
 A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
 change, the storage is live at each node that must run after one node that touches it and before another. Results of
@@ -62,10 +62,10 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
 def output_bounds(start: Candidate, allowed: Allowed) -> dict[str, int]:
     """Return arena → lower bound of its bytes over all orders, from the outputs, which stay live once computed.
 
-    Choose for each output a node c: the node that computes the output, or one that the output depends on. After the run
-    of c that the output uses, each path from c to the output has a live storage until the output is computed. If the
-    paths share no bytes, the bytes that c touches (its own) and the outputs of each earlier c are live at c. The peak
-    is lowest if the nodes c run in falling order of own bytes minus output bytes. O(outputs · storages · operands).
+    Choose for each output a node c: the node that computes the output, or one that the output depends on. From the run
+    of c that the output uses until the output is computed, each path from c to the output has a live storage. The paths
+    must share no bytes. Then these bytes are live when c runs: those that c touches (its own) and outputs of earlier
+    nodes c. The peak is least if the nodes c run by falling own − output bytes. O(outputs · storages · operands).
     """
     model = recompute_model(start.plan_input)
     found = {}

@@ -3,9 +3,9 @@
 A *gap* is the time between two uses of a storage. In a gap, the storage can be dropped; its producer runs again before
 the next use. The inputs of the producer must be live, or are recomputed first.
 
-A storage can be dropped if one node computes it (no alias group, no overwriting) and can run again at a known cost, its
-views cost nothing, it is not persistent, an input or output of the graph or in a ``must_not_alias`` pair, and no node
-of a nested scope uses it. A random producer saves the state of its generator and draws the same numbers again.
+A storage can be dropped if one node computes it (no alias group, no overwriting), this node can run again at a known
+cost, and the storage's views cost nothing. Never dropped: inputs and outputs of the graph, and storages that are
+persistent, in a ``must_not_alias`` pair or used in a nested scope. A random producer draws the same numbers again.
 """
 
 from bisect import bisect_right
@@ -38,7 +38,7 @@ HUB = 4  # minimum number of links of a hub; a hub does not connect its neighbou
 
 @dataclass(frozen=True, eq=False)
 class RecomputeModel:
-    """A plan input as arrays. A node is a position in its order; a storage is a row of the liveness."""
+    """A plan input as arrays. Nodes are numbered by position in the order, storages by row of the liveness."""
 
     liveness: Liveness
     flops: int  # FLOPs of all nodes with a known cost, before any move
@@ -60,13 +60,13 @@ class RecomputeModel:
     size: I64  # shape (storages,): bytes, rounded up to the larger alignment of storage and arena
     arena: I64  # shape (storages,): index into ``liveness.arenas``
     saved_or_output: Mask
-    """Shape (storages,): whether it is saved for backward or a graph output. It is reused in place only if dropped."""
+    """Shape (storages,): whether it is saved for backward or an output. Then it is reused in place only if dropped."""
     is_after_forward: Mask  # shape (positions,): whether the node is not in the forward pass
     stays_live: Mask  # shape (storages,): whether it is live after the last node, as an output
     starts_live: Mask  # shape (storages,): whether it is live before the first node, as an input
     expires: I64  # shape (positions,): first position that overwrites an input of the node, else ``NEVER``
     fixed: I64  # shape (arenas,): aligned bytes of persistent storages
-    padding: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the last storage needs none
+    padding: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the top storage needs none
     state_bytes: int  # ``PlanInput.state_bytes``
     state_size: I64
     """Shape (positions,): aligned bytes of a random node's saved generator state, in the arena of its first output."""
@@ -170,7 +170,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
 
 
 def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
-    """Return a mask (storages,): one tensor and its views; no alias group, in-place write or ``must_not_alias``."""
+    """Return a mask (storages,): those of one tensor and its views; no alias group, in-place write, must_not_alias."""
     index, storage_of = liveness.timeline.index, liveness.storage_of
     tensors = index.graph.tensors
     members = np.flatnonzero((storage_of >= 0) & (index.base < 0))
@@ -180,7 +180,7 @@ def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
     for k in node_at.tolist():
         for i, o in index.graph.nodes[k].in_place_write:
             single[storage_of[[index.inputs_of(k)[i], index.outputs_of(k)[o]]]] = False
-    single[np.unique(liveness.storages.must_not_alias)] = False  # these pairs do not name a recomputed copy
+    single[np.unique(liveness.storages.must_not_alias)] = False  # a pair would not hold for a recomputed copy
     return single
 
 
@@ -198,7 +198,7 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
 
 
 def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
-    """Return the connected parts of a set of nodes (one reads what another writes), sorted by first node.
+    """Return the connected parts of a set of nodes, sorted by first node. A link: one node reads what another writes.
 
     A node with ``HUB`` or more links is a part of its own, such as the node of a mask that all layers read.
     """

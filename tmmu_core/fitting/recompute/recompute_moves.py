@@ -21,8 +21,8 @@ from tmmu_core.fitting.recompute.sweep import improve, search_nested, search_swe
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs"
-NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
-NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
+NESTED_UP_TO = 100  # with at most this number of nodes, nested search always runs, because it is fast
+NESTED_DIVISOR = 4  # with more nodes, it runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
 START_TENTHS = (2, 4)
 """Nested search starts at the initial point, the cut with the least excess, and the cheapest cut in the lowest 20 % and
 40 % of the excess range."""
@@ -71,10 +71,10 @@ def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
 
 
 def lists_of_moves(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
-    """Yield the cheapest list of moves found for each goal; the goals are ``drop_moves.TIGHTENED_GOALS`` of ``goal``.
+    """Yield the cheapest list of moves found for ``goal``, then for tighter goals (``drop_moves.TIGHTENED_GOALS``).
 
-    If no list meets any goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
-    lower peak than the list before.
+    If no list meets any goal, yield lists by rising cost, down to the lowest peak. Each list applies to ``plan_input``
+    itself, and has a lower peak than the list before.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
@@ -120,8 +120,8 @@ def lowest_within(
 ) -> tuple[Move, ...] | None:
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if there are none.
 
-    The permitted excess over ``goal`` is bisected, until its interval is at most one byte or 0.2 % of the sum of peaks.
-    Without ``max_flops``, each step of the bisection only runs sweeps, and the number of simulations is limited.
+    Bisect the excess over ``goal`` that is permitted, down to one byte or 0.2 % of the sum of peaks. Without
+    ``max_flops``, each step of the bisection only runs sweeps, and the number of simulations is limited.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
@@ -158,7 +158,7 @@ def lowest_within(
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield moves that lower the sum of peaks, each for nodes idle at the peak: one node, or all of one operator."""
+    """Yield moves that lower the sum of peaks, for results idle at the peak: of one node or of an operator's nodes."""
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
     at = peak_boundary(model, base, arena_to_reduce(model, base))
@@ -176,7 +176,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 
 
 def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
-    """Return the drops that ``choice`` adds, as moves: one per connected part. Parts with equal operators share one."""
+    """Return the drops that ``choice`` adds as moves: one for all connected parts that have the same operators."""
     new = choice - initial
     producers = model.producer[new.storages(model)]
     nodes = np.zeros(len(model.node_at), np.bool_)

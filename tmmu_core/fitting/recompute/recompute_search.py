@@ -10,17 +10,17 @@
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted. This module has
 the first two methods; ``recompute_moves.py`` combines all.
 
-**Minimum cut**: which storages to keep across a step and which to recompute after it, at the least cost. Chen et al.
-2016 pose the problem; AOTAutograd solves it by a minimum cut, but without a cost of recomputation. A storage that is
-needed later is kept at its ``price`` or recomputed. Recomputation costs the FLOPs of the producer and needs its inputs.
+A **minimum cut** chooses the storages to keep across a step and those to recompute after it, at the least cost (Chen
+et al. 2016 pose the problem; AOTAutograd solves it in the same way, but without a cost of recomputation). A storage
+that is needed later is kept at its ``price``, or recomputed at the FLOPs of its producer, which then needs its inputs.
 In the flow network, storages on the side of the source are needed, and nodes on that side run again. Dinic's algorithm
 runs in the native library (``planners/native/recompute.c``) if it is loaded, otherwise in Python.
 
-**Segments** of the forward pass: a cut across the peak does not count the memory of a long chain that is recomputed at
-once: in a recurrent or deep network the first reader needs the whole chain, which then stays live for later readers.
-Here the storages that cross the boundary between two segments are kept, and recomputation starts from them (Chen et al.
-2016). Dynamic programming finds the boundaries that keep the fewest bytes. The bytes that a segment recomputes are
-limited.
+**Segments** divide the forward pass. The storages that cross the boundary between two segments are kept, and
+recomputation starts from them (Chen et al. 2016). Without segments, a recurrent or deep network can recompute a long
+chain at once: the first reader needs the whole chain, which then stays live for later readers. A cut across the peak
+does not count this memory. Dynamic programming finds the boundaries that keep the fewest bytes, under a limit of the
+bytes that a segment recomputes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,7 +95,7 @@ def nodes_to_recompute(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     cost = np.concatenate([price[at.present], model.node_flops[nodes]])
     scale = max(1, int(cost.astype(np.float64).sum()) // SCALED_SUM)
     keep_price = price[at.present] // scale
-    run_price = model.node_flops[nodes] // scale + 1  # ties keep the storage
+    run_price = model.node_flops[nodes] // scale + 1  # + 1: at equal cost, keep the storage
     source, sink = 0, 1
     needed = at.present[at.read_later[at.present]]
     # A storage that cannot be dropped costs its price if a recomputed node reads it, unless it is kept anyway.
@@ -188,8 +188,8 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     edges = np.flatnonzero(model.reader <= forward_end)
     last[model.in_idx[edges]] = model.reader[edges]
     crossing = np.flatnonzero(in_forward & (last > model.producer))
-    # Cuts: −1, local minima of the bytes that cross a position, and the end. In a run of equal values, only the last
-    # before a rise is a minimum. Without a rise, as in a chain of equal tensors, each without a lower neighbour is one.
+    # Cuts: the start (−1), the end, and local minima of the bytes that cross a position. Of equal neighbours, the last
+    # before a rise is a minimum. If nothing rises (a chain of equal tensors), all without a lower neighbour are minima.
     change = np.zeros(forward_end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
     np.subtract.at(change, last[crossing], model.size[crossing])
@@ -285,7 +285,7 @@ class Search:
         """Return the initial point, then cuts at rising prices and cuts of segments; points of cuts have no arrays."""
         found = {b"": self.initial_point}
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
-        # The gap contains the peak, or begins at it and contains another node.
+        # A storage is idle if its gap contains the peak, or begins at the peak and contains another node.
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
         cost = self.model.size * (idle & ~self.initial.offloaded)  # already offloaded storages cost nothing
         costs_in_segments = (

@@ -1,13 +1,13 @@
 """Schedules: an order together with recomputation, for a capacity too low for recomputation in the given order.
 
-*Goals* are nodes with a result that stays live, is never read or cannot be dropped, and nodes that cannot run later or
-again. They run one after the other. Before each, missing operands are computed, recursively, in descending order of
-(peak bytes of the computation − bytes of the operand) (Sethi and Ullman, "The generation of optimal code for arithmetic
-expressions", 1970). If the live bytes exceed the limit, storages are dropped in ascending order of FLOPs / (bytes ×
-squared distance to the next use) (Kirisame et al., "Dynamic tensor rematerialization", ICLR 2021).
+A *goal* is a node with a result that stays live, is never read or cannot be dropped, or a node that cannot run later.
+The goals run one after the other. Before each goal, its missing operands are computed, recursively, by falling (peak
+bytes of the computation − bytes of the operand) (Sethi and Ullman, "The generation of optimal code for arithmetic
+expressions", 1970). If the live bytes exceed the limit, storages are dropped by rising FLOPs / (bytes × squared
+distance to the next use) (Kirisame et al., "Dynamic tensor rematerialization", ICLR 2021).
 
-The search repairs the steps that exceed the limit: a goal with live results runs later. Then it removes the runs whose
-results can stay live from an earlier run. Only one arena is scheduled, without in-place reuse.
+If a step still exceeds the limit, the search tries orders in which a goal with results live at this step runs later.
+In a schedule that fits, it removes runs that are not needed. Only one arena is scheduled, without in-place reuse.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ class ScheduleProblem:
             for s in row if not self.is_view[k] else ():
                 readers[s].append(k)
         for s, row in enumerate(readers):
-            if row and all(self.is_fixed[k] for k in row):  # only fixed nodes read it: its producer is a goal
+            if row and all(self.is_fixed[k] for k in row):  # only fixed nodes read it: its producer becomes a goal
                 self.droppable[s] = False
         self.goals = [
             k
@@ -96,7 +96,7 @@ class ScheduleProblem:
         return max(accumulate(change))
 
     def without_unneeded_runs(self, runs: list[int]) -> list[int]:
-        """Return ``runs`` after removing repeated runs while the limit holds, those with the most FLOPs first."""
+        """Return ``runs`` after removing, most FLOPs first, repeated runs that the limit does not require."""
         count = 0
         while count != len(runs):
             count = len(runs)
@@ -185,7 +185,7 @@ class _Schedule:
         self.runs.append(n)
 
     def _distances(self, place: int) -> dict[int, int]:
-        """Return live storage → number of nodes to run before its next use; other storages are not used again."""
+        """Return live storage → number of nodes to run before its next use; omit storages that are not used again."""
         problem, seen, found = self.problem, set[int](), dict[int, int]()
         waiting = [problem.operands[n][count:] for n, count in reversed(self.frames)]
         later = (problem.reads[goal] for goal in self.goals[place + 1 :] if goal not in self.done)
@@ -202,7 +202,7 @@ class _Schedule:
         return found
 
     def _flops(self, storage: int) -> int:
-        """Return the FLOPs to recompute a storage from live ones; above ``MOST_COUNTED`` nodes, twice those counted."""
+        """Return the FLOPs to recompute a storage from live ones; above ``MOST_COUNTED`` nodes, twice the sum."""
         problem, seen, pending = self.problem, set[int](), [self.problem.producer[storage]]
         total = 1
         while pending:
@@ -222,7 +222,7 @@ class _Schedule:
 def search_schedule(problem: ScheduleProblem, should_continue: Callable[[], bool]) -> list[int] | None:
     """Return the runs of a schedule within the limit; ``None`` if none is found.
 
-    Best-first search over orders of the goals, by excess of the schedule. Each order of large goals is expanded once.
+    Best-first search over orders of the goals, least excess first. Orders of the same large goals are repaired once.
     """
     start = tuple(problem.goals)
     known, expanded = {start}, set[Goals]()
@@ -250,7 +250,7 @@ def search_schedule(problem: ScheduleProblem, should_continue: Callable[[], bool
 
 
 def _repairs(found: _Schedule, large: set[int]) -> Iterator[Goals]:
-    """Yield the orders that move one of ``live_goals`` after a later goal, both in ``large``, past no fixed goal."""
+    """Yield orders that move one of ``live_goals`` after a later goal, past no fixed goal; both goals are ``large``."""
     goals, is_fixed = found.goals, found.problem.is_fixed
     for first, goal in enumerate(goals):
         if goal not in found.live_goals & large or is_fixed[goal]:

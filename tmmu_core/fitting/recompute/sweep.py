@@ -1,17 +1,16 @@
 """Searches that add drops to a choice, a few at a time.
 
-**Sweeps** drop idle storages from the first step to the last, wherever the live bytes exceed the goal. Dynamic tensor
-rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle storages with
-the lowest FLOPs / (bytes · steps until the next use) are dropped. The FLOPs are those of all nodes that must run again.
-Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
-A sweep starts from a cut or from the initial choice. The cheapest results are improved: first, drops without which the
-plan still fits are removed. Then one drop at a time is forbidden, and another sweep finds its replacement.
+A **sweep** drops idle storages at the first step whose live bytes exceed the goal, then at the next such step. As in
+dynamic tensor rematerialization (Kirisame et al. 2021), but with known next uses, it drops the storages with the lowest
+FLOPs / (bytes · steps until the next use); the FLOPs are the sum over all nodes that must run again. It also drops
+recomputed storages, so that chains shrink to a few tensors (Griewank 1992). A sweep starts from a cut or from the
+initial choice. The cheapest results are improved. First, drops without which the plan still fits are removed. Then one
+drop at a time is forbidden, and another sweep finds its replacement.
 
-**Nested recomputation** drops recomputed storages again if they are idle at the peak. A cut across the peak recomputes
-a range of nodes at once, so a chain of n equal tensors still needs 2·√n of them. Here, at a step with live bytes above
-the goal, each idle storage can be dropped after its previous use, even if it was recomputed. A chain then needs only a
-few tensors, but more FLOPs. The search is greedy: it adds the drops that save the most bytes above the goal per FLOP,
-then removes unneeded ones.
+**Nested recomputation** drops storages, also recomputed ones, that are idle at the peak. A cut across the peak
+recomputes a range of nodes at once, so a chain of n equal tensors still needs the memory of 2·√n tensors. With nested
+recomputation, a chain needs only a few tensors, but more FLOPs. The search is greedy: it adds the drops that save the
+most bytes above the goal per FLOP, then removes unneeded drops.
 """
 
 from bisect import bisect_left
@@ -25,17 +24,17 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCE_EXPONENTS = (1, 0)
-"""Exponents of the number of steps until the next use, in the rank of an idle storage. 0 ignores the steps. With 1, the
-bytes of a storage count only up to the excess over the goal."""
+"""Exponents of the number of steps until the next use, in the rank of an idle storage. Exponent 0 ignores the steps.
+With exponent 1, the bytes of a storage count only up to the excess over the goal at the peak."""
 MOST_IMPROVED = 6  # maximum number of results that are improved, cheapest first
 EXCESS_DIVISOR = 32_000  # each round frees at least (steps / ``EXCESS_DIVISOR``) of the excess at the peak
 MOST_OPERAND_ROUNDS = 8  # maximum number of times that the operands of the last drops are dropped as well
 MOST_TRIED = 1_000  # maximum number of simulations of a sweep
 MOST_REPLACED = 60  # maximum number of drops of a result that are forbidden, one at a time
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
-TARGET_DIVISOR = 4  # the target of a round is below the peak by at most 1 / ``TARGET_DIVISOR`` of the peak
+TARGET_DIVISOR = 4  # a round of nested search aims to lower the peak by at most 1 / ``TARGET_DIVISOR``
 MOST_TRIMMED = 3  # number of cheapest nested results from which unneeded drops are removed
-STRIDES = (1, 2, 3, 4, 6)  # sets of drops: all idle storages, then all but every second one, …
+STRIDES = (1, 2, 3, 4, 6)  # sets of drops: of all idle storages, or of all but every second, third, … one
 MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
 
@@ -49,7 +48,7 @@ class Idle:
 
 
 def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return the results of sweeps: the cheapest that fit, without unneeded drops, and those that do not fit."""
+    """Sweep from ``starts``. Return the cheapest results that fit, without unneeded drops, and all that do not fit."""
     found: dict[tuple[int, int, int], Point] = {}
     last_simulation = search.simulations + search.most_simulations // 4
     for exponent in DISTANCE_EXPONENTS:
@@ -68,9 +67,9 @@ def without_unneeded_drops(search: Search, points: Iterable[Point], most: int) -
 
 
 def improve(search: Search, points: Iterable[Point]) -> Point | None:
-    """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits.
+    """Improve the cheapest points that fit, and return the cheapest result; ``None`` if none fits.
 
-    Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results.
+    To improve a point, forbid one drop at a time, most expensive first, and sweep again. Keep the result if cheaper.
     """
     improved = []
     for start in list({point.key: point for point in search.fitting(points)}.values())[:MOST_IMPROVED]:
@@ -93,7 +92,7 @@ def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[in
     """Add drops to ``choice`` until the goal is met or no drop helps, and return the point.
 
     ``exponent`` is one of ``DISTANCE_EXPONENTS``; ``forbidden`` drops are not added. Drops help if the first position
-    above the goal is later or has a lower peak, or if fewer bytes are above the goal in total.
+    above the goal then comes later or has a lower peak, or if fewer bytes in total are above the goal.
     """
     model, arena, initial = search.model, search.arena, search.initial_point.run
     level = int(initial.peaks[arena] - model.fixed[arena]) - search.excess(initial)  # the goal, in live bytes
@@ -128,9 +127,9 @@ def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[in
 
 
 def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
-    """Return the point after ``drops`` at the first step above ``level``; ``None`` if it is not better.
+    """Return the point with ``drops`` at ``step``, the first one above ``level``; ``None`` if it is not better.
 
-    If they do not help, operands that would stay live for the recomputation are dropped as well.
+    If ``drops`` do not help, the operands that would stay live for the recomputation are dropped as well.
     """
     arena, lives = search.arena, point.run.lives
     live_before = set(lives.storage[(lives.birth <= step) & (lives.last >= step)].tolist())
@@ -152,7 +151,7 @@ def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step
 
 
 def _is_better(before: Run, after: Run, arena: int, level: int) -> bool:
-    """Return whether the first position above ``level`` is later or lower, or the bytes above ``level`` are fewer."""
+    """Return whether the first position above ``level`` is later or has a lower peak, or fewer bytes are above it."""
     over = np.flatnonzero(after.live[arena] > level)
     if not len(over):
         return True
@@ -181,7 +180,7 @@ def _cheapest_drops(
     counted, exponent = rank_by
 
     def rank(candidate: Idle) -> tuple[float, int, int]:
-        seen: set[int] = set()  # nodes that run again: the producer of the storage and of its unavailable operands
+        seen: set[int] = set()  # nodes that run again: producers of the storage and, recursively, of missing operands
         pending = [search.producer[candidate.storage]]
         while pending:
             n = pending.pop()
@@ -203,7 +202,7 @@ def _cheapest_drops(
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
     """Return the idle recomputable storages of ``arena`` at ``step``, with drops that are not ``useless``.
 
-    If a recomputing run read the storage last, a drop after every recomputing run of that node is preferred.
+    If the last read before the step is by a recomputing run, prefer a drop after every such run of the reading node.
     """
     lives = run.lives
     candidates = np.flatnonzero((lives.birth < step) & (lives.last > step))
@@ -254,8 +253,8 @@ def _remove_drops(search: Search, point: Point) -> Point:
 def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
     """Return a function that returns whether a drop is needed: keeping the storage in its gap would exceed the goal.
 
-    Only steps of the initial order are checked. Bytes that the gap holds only for the recomputation at its end are
-    subtracted: generator states, and storages that a recomputing run there reads last.
+    Only steps of the initial order are checked. The recomputation at the end of the gap is then not needed. Bytes live
+    only for it are subtracted: generator states, and storages whose last read is by a recomputing run there.
     """
     model, lives, arena = search.model, run.lives, search.arena
     freed = np.zeros(len(model.node_at), np.int64)
@@ -283,7 +282,7 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
         changed[arena] = max(changed[arena], peak)
         return search.excess(replace(run, peaks=changed)) > 0
 
-    fitting = max(1, bisect_left(peaks, True, key=exceeds))  # number of gaps with room; the lowest always counts
+    fitting = max(1, bisect_left(peaks, True, key=exceeds))  # number of gaps whose storage can stay live; at least 1
     is_full = peak_in_gap > peaks[fitting - 1]
     found: dict[int, list[tuple[int, int, int]]] = {}
     """Storage → (position before, position after, recomputing node before or −1) of each gap without room for it."""
@@ -302,9 +301,9 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
 
 
 def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return the points on paths from ``starts`` to the goal, and the cheapest fitting ones without unneeded drops.
+    """Add the best drops to each start, round by round. Return all points, and the cheapest without unneeded drops.
 
-    A path ends at the goal, when no drop helps, or when the budget of simulations is spent.
+    The rounds end at the goal, when no drop helps, or when the budget of simulations is spent.
     """
     found: list[Point] = []
     for start in starts:
@@ -355,10 +354,10 @@ def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int
 
 
 def _with_operands(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """Yield, for each idle storage last read by a recomputed node, its drop and, recursively, its operands' drops.
+    """For each idle storage last read by a recomputed node, yield its drop with the drops of its producer's operands.
 
-    Only operands that are droppable and not read after the peak of the initial choice are included. Without these
-    drops, the operands would stay live for the recomputation of the storage.
+    Operands are included recursively, if they are droppable and not read after the peak of the initial choice. Without
+    these drops, the operands would stay live for the recomputation of the storage.
     """
     model = search.model
     for candidate in idle:

@@ -1,7 +1,7 @@
 """Write a recomputation choice into a graph as nodes; ``drop_moves.py`` reads it back.
 
 The second run of node ``n0`` is a new node ``n0@remat``; it writes ``h@remat`` instead of ``h``, and later nodes read
-``h@remat``. Every tensor keeps one live range. The third run is ``n0@remat.2``. A view of a recomputed storage is
+``h@remat``. So a tensor still has one live range. The third run is ``n0@remat.2``. A view of a recomputed storage is
 computed again before a node that reads it. The field ``recomputes`` of a node names the original.
 
 A repeated node that draws random numbers gets another output ``n0@state``: the generator state before its first run,
@@ -71,7 +71,7 @@ def write_graph(model: RecomputeModel, choice: Choice) -> Graph:
     writer = _Writer(model, choice)
     writer.walk()
     for k in [k for k, is_delayed in enumerate(writer.delayed) if is_delayed]:
-        writer.run(k)  # no node reads its result
+        writer.run(k)  # still delayed, because no node reads its results
     return writer.graph()
 
 
@@ -143,7 +143,7 @@ class _Writer(DropWalk):
             self._first_run(position, k)
             for view in [view for view in unread if view in views and computed.issuperset(self.inputs[view])]:
                 if not done.issuperset(in_place[: bisect_left(in_place, view)]):
-                    continue  # it may be a view of their result
+                    continue  # the view may be of the result of an earlier in-place node that has not run
                 self._run_views(view, k, views)
                 del views[view]
                 self._first_run(view, k)
@@ -194,7 +194,7 @@ class _Writer(DropWalk):
         return self._first_run(k, k)
 
     def _first_run(self, position: int, k: int) -> bool:
-        """Run the node of ``position`` for the first time. ``k``: current position, higher if the node was delayed."""
+        """Run the node of ``position`` for the first time, at position ``k``, which is later if it was delayed."""
         self.delayed[position] = False
         n = self.node_at[position]
         node = self.nodes[n]
@@ -225,7 +225,7 @@ class _Writer(DropWalk):
                 self._first_run(view, k)
 
     def _name(self, i: int, k: int) -> str:
-        """Return the name of tensor ``i`` in the current copy of its storage; repeat views where needed."""
+        """Return the name of tensor ``i`` in the current copy of its storage. Create a view if needed."""
         copy = self.current[self.storage[i]] if self.storage[i] >= 0 else ""
         name, tensor, writer = self.index.tensor_ids[i] + copy, self.tensors[i], int(self.index.producer[i])
         if self.storage[i] < 0 or tensor.view is None or (writer < 0 and not copy):
