@@ -177,7 +177,7 @@ export class Chart extends Drawing {
     return this.plan.arenas.map(({ name }) => !names || names.includes(name));
   }
 
-  /** The chosen colour scheme, or the default: "slot" for the view slots, else the same as in app/texts/palette.py. */
+  /** The chosen colour scheme, or the default: "slot" for the view slots, else default_scheme() in app/texts/palette.py. */
   get scheme() {
     const { plan, state } = this, layerCount = new Set(plan.module?.names.filter(Boolean)).size;
     const defaultOfPlan = plan.category ? "category" : layerCount > 1 ? "module" : "operator";

@@ -35,7 +35,7 @@ export function drawOverlay(pen, frameState, chart) {
   if (state.step !== null) drawStep(pen, frameState, state.step);
 }
 
-/** Return a plane of the picture and the strip together. Only its steps have a meaning. */
+/** Return a plane of the picture and the strip together, for converting steps. Its v has no meaning. */
 function planeWithStrip({ plane, plot, strip }) {
   if (!strip) return plane;
   const x = Math.min(plot.x, strip.x), y = Math.min(plot.y, strip.y);

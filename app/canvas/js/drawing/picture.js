@@ -28,7 +28,7 @@ export function drawGround(pen, { plan, scene, plane, look, ratio }) {
  * and the rows with a box larger than LARGE. `tools`: a Raster and a canvas `sheet`, reused between frames. */
 export function drawBoxes(pen, frameState, tools) {
   const { plan, scene, plane, plot, shown, colouring, hits, look, ratio } = frameState;
-  // More than 3 million device pixels are drawn as CSS pixels: the raster has four doubles (32 bytes) per pixel.
+  // Above 3 million device pixels, a pixel of the raster is a CSS pixel, because it takes 32 bytes (four doubles).
   const scale = plot.w * plot.h * ratio * ratio > 3e6 ? 1 : ratio;
   const W = Math.max(1, Math.round(plot.w * scale)), H = Math.max(1, Math.round(plot.h * scale));
   const { raster, sheet } = tools, { win, sideways } = plane, isFlipped = plane.vSign < 0;
@@ -49,7 +49,7 @@ export function drawBoxes(pen, frameState, tools) {
     if (right <= 0 || left >= mostT || high <= 0 || low >= mostV) continue;
     count++;
     const width = right - left, height = high - low;
-    if (isNotHead[i] && !isPerTensor) continue; // the box of its storage is drawn
+    if (isNotHead[i] && !isPerTensor) continue; // the head has the box of the whole storage
     if (width >= 3 && height >= 3) {
       left = Math.round(left);
       right = Math.round(right);
@@ -79,8 +79,8 @@ export function drawBoxes(pen, frameState, tools) {
   return { count, thin, large };
 }
 
-/** Draw the parts of the boxes above a limit again, in the colour of conflicts. `sheet` has the boxes of drawBoxes();
- * their colours are overwritten. */
+/** Draw the parts of the boxes above a limit again, in the colour of conflicts. `sheet` has the boxes of drawBoxes().
+ * This function overwrites their colours. */
 export function drawOverLimit(pen, { plan, scene, plane, plot, look }, { sheet }) {
   const ranges = scene.overLimit.map(({ low, high }) => plane.visibleBox(0, plan.steps, low, high));
   const visible = ranges.filter(([x0, y0, x1, y1]) => x1 > x0 && y1 > y0);
@@ -115,7 +115,7 @@ export function drawNames(pen, { plan, scene, plane, colouring, hits, look, name
     const letters = Math.floor((x1 - x0 - 9) / LETTER);
     const suffix = others > 0 ? ` +${letters < 24 ? others : counted(others, "tensor")}` : "";
     const name = namer.brief(plan.id(head), letters - suffix.length);
-    const keys = [head, name, `${x0}/${y0}`]; // tensors of 0 bytes may be at the same pixel
+    const keys = [head, name, `${x0}/${y0}`]; // one name per position: tensors of 0 bytes may share it
     if (keys.some((key) => used.has(key)) || (name.includes("…") && name.replaceAll("…", "").length < 3)) continue;
     keys.forEach((key) => used.add(key));
     if (hits && !hits[row]) pen.fillStyle = look.soft;
@@ -266,9 +266,9 @@ export class Overview {
 
 // A raster draws boxes in O(boxes + pixels). The opacity of a pixel grows with the covered share of its area.
 //
-// Each box adds its colour with weight ±1 at its four corners; a corner inside a pixel is split over two columns and
-// two rows. A running sum over rows and columns then gives the covered share and the mean colour of every pixel.
-// Therefore a box thinner than a pixel is a faint shade, and no box hides another box.
+// `sums` is a two-dimensional difference array: a box adds its colour with weight 1 or −1 at each of its corners. A
+// corner inside a pixel is split over two columns and two rows. The prefix sums over rows and columns give the covered
+// share and the mean colour of every pixel. So a box thinner than a pixel is a faint shade, and no box hides another.
 export class Raster {
   reset(width, height) {
     if (this.width === width && this.height === height) this.sums.fill(0);

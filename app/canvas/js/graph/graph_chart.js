@@ -169,8 +169,8 @@ class GraphChart extends Drawing {
     return null;
   }
 
-  /** Return the points [x, y, …] of an edge. An edge that crosses a frame has no route in the layout: it is a cubic Bézier
-   * curve from the bottom of its source to the top of its target. Upward curves bend to the right. */
+  /** Return the points [x, y, …] of an edge. For an edge that crosses a frame, the layout has no route. Its route is then a
+   * cubic Bézier curve from the bottom of its source to the top of its target. Upward curves bend to the right. */
   route(k) {
     const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
     if (routes[k]) return routes[k];

@@ -78,7 +78,7 @@ export function sumOf(arenas, steps, capacity) {
   return { name: "all arenas", live, extent: total("extent"), bound: total("bound"), peak, peak_step, capacity };
 }
 
-/** Return all of a scene but `top`. The first tensor of a storage has the box of the whole storage, which is in use from
+/** Return the scene without `top`. The first tensor of a storage has the box of the whole storage, which is in use from
  * the first write until the last tensor of the storage is freed. */
 function boxRanges(plan, bands, view) {
   const bases = plan.arenas.map((arena) => bands.find((band) => band.arena === arena)?.base ?? 0);

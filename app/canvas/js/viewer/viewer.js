@@ -97,8 +97,8 @@ function parse(data) {
 const exact = (key, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && context ? BigInt(context.source) : value;
 
-/** Return {columns, arenas, findings} of a plan: the Columns, its arenas with exact sizes, and a text for each error in
- * it. Throws for an unknown arena and for steps that are not integers. */
+/** Return {columns, arenas, findings} of a plan: the Columns, the arenas with exact sizes, and a text per error in the
+ * plan. Throws for an unknown arena and for steps that are not integers. */
 function columnsOf(plan) {
   const rows = plan.tensors, rowOf = new Map(rows.map((row, k) => [row.tensor_id, k]));
   const names = Object.keys(plan.arenas).sort();
