@@ -1,10 +1,10 @@
 """The autograd engine's part of a step: gradients of results, their sums, and gradients of parameters and inputs.
 
-The caller holds the gradients of the module's results during the backward pass. If results share a storage, the engine
-sums their gradients when the pass begins. For results that are parameters, inputs or views of these, the sum lives
-until the pass ends, and the engine adds it to the gradient that the pass returns. A returned gradient is copied if it
-is an input of the step, is returned again later, or has other strides than its parameter. Each sum is a new tensor.
-If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
+The caller holds the gradients of the module's results during the backward pass; *tangent* nodes write them. If results
+share a storage, the engine sums their gradients when the pass begins. For results that are parameters, inputs or views
+of these, the sum lives until the pass ends, and the engine adds it to the gradient that the pass returns. A returned
+gradient is copied if it is an input of the step, is returned again later, or has other strides than its parameter. If
+``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -173,7 +173,7 @@ class _BackwardStart:
         """
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         is_new = [self._is_new(*part, total_bytes) for part in in_order]
-        is_sum_new = [is_new[0], *[True] * (len(is_new) - 1)]  # k → for the sum of the first k + 1 gradients
+        is_sum_new = [is_new[0], *[True] * (len(is_new) - 1)]  # item k: for the sum of the first k + 1 gradients
         return max([0, *(before + new for before, new in zip(is_sum_new, is_new[1:], strict=False))])
 
     def _add_sum(self, node: Node, outputs: tuple[str, ...], copies: int, size: int) -> None:

@@ -24,8 +24,8 @@ WHY = "the same operators run again with the same inputs"
 NESTED_UP_TO = 100  # with at most this number of nodes, nested search always runs, because it is fast
 NESTED_DIVISOR = 4  # with more nodes, it runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
 START_TENTHS = (2, 4)
-"""Nested search starts at the initial point, the cut with the least excess, and the cheapest cut in the lowest 20 % and
-40 % of the excess range."""
+"""Nested search starts at the initial point, at the cut with the least excess, and at the cheapest of the cuts whose
+excess is in the lowest 20 % (and 40 %) of the range."""
 MOST_STARTS = 6  # sweeps for a tighter goal start from at most this number of results for earlier goals
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 

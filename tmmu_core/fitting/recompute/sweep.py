@@ -27,7 +27,7 @@ DISTANCE_EXPONENTS = (1, 0)
 """Exponents of the number of steps until the next use, in the rank of an idle storage. Exponent 0 ignores the steps.
 With exponent 1, the bytes of a storage count only up to the excess over the goal at the peak."""
 MOST_IMPROVED = 6  # maximum number of results that are improved, cheapest first
-EXCESS_DIVISOR = 32_000  # each round frees at least (steps / ``EXCESS_DIVISOR``) of the excess at the peak
+EXCESS_DIVISOR = 32_000  # a round frees at least (number of steps) / ``EXCESS_DIVISOR`` of the peak's excess
 MOST_OPERAND_ROUNDS = 8  # maximum number of times that the operands of the last drops are dropped as well
 MOST_TRIED = 1_000  # maximum number of simulations of a sweep
 MOST_REPLACED = 60  # maximum number of drops of a result that are forbidden, one at a time
@@ -170,7 +170,7 @@ def bytes_above(live: I64, level: int) -> int:
 def _cheapest_drops(
     search: Search, run: Run, step: int, idle: list[Idle], missing: int, rank_by: tuple[I64, int]
 ) -> list[int]:
-    """Return drops that together free ``missing`` bytes at a step, by rank (``DISTANCE_EXPONENTS``).
+    """Return drops that together free ``missing`` bytes at a step, lowest rank first (``DISTANCE_EXPONENTS``).
 
     ``rank_by``: array of shape (storages,) with the bytes that count, and one of ``DISTANCE_EXPONENTS``.
     """

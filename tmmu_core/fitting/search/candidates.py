@@ -81,7 +81,7 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 
 
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """Return the plan of ``base`` after ``moves``; ``bytes`` of the last is the saving minus the other ``bytes``."""
+    """Return the plan of ``base`` after ``moves``. ``bytes`` of the last move: the saving minus all other ``bytes``."""
     if not moves:
         return base
     plan_input = apply_moves(base.plan_input, moves)

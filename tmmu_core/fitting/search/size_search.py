@@ -1,6 +1,6 @@
 """Find the largest size of a dimension, or the smallest mesh axis, at which a plan fits with the allowed moves.
 
-A model file is read at three sizes; other graphs are extrapolated. The graph at the found size is read and compared.
+A model file is read at three sizes; graphs at other sizes are extrapolated. The found size is then read to compare.
 
 If a mesh axis splits ``d`` rows into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the
 largest share, and its offsets are valid for all ranks. But a planner can need more bytes for a smaller share: if moves
@@ -88,10 +88,10 @@ def search_sizes(
     counts: Iterable[int],
     search: Callable[[Callable[[int], Graph]], FittedSize],
 ) -> FittedSize:
-    """Search the largest of ``sizes`` on graphs that are extrapolated from the model's graphs at a few sizes.
+    """Search for the largest of ``sizes`` on graphs that are extrapolated from the model's graphs at a few sizes.
 
-    ``search`` receives a function from size to graph. A number in ``counts`` is how many sizes, from ``first`` on, are
-    read. If the graph at the found size differs from the model's, try the next number; at last, read every size.
+    ``search`` receives a function from size to graph. ``counts``: how many sizes, from ``first`` on, to read. If the
+    graph at the found size differs from the model's, the next count is tried. At last, every size is read.
     """
     for count in counts:
         if first + count - 1 <= sizes.max:
