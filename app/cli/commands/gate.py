@@ -42,7 +42,7 @@ SCOPES = {
 class LimitOptions:
     """Options that decide whether a plan passes, as in ``GateOptions`` of the library."""
 
-    max_extent: list[str] | None = option("Maximum size of all arenas, or of one. Repeatable.", "[ARENA=]BYTES")
+    max_extent: list[str] | None = option("Maximum sum of arena sizes, or of one arena. Repeatable.", "[ARENA=]BYTES")
     max_gap: list[str] | None = option("Maximum gap, in percent of the lower bound. Repeatable.", "[ARENA=]PERCENT")
     max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
     min_reuse: list[str] | None = option("Minimum buffer reuse, 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT")
@@ -70,8 +70,8 @@ def gate_command(
 
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
-    --baseline store:BRANCH is the latest run of the plan's model on the branch (found by the name of its graph), if
-    possible with the same planner, mode and preset. Without --max-growth, --max-peak-growth also limits bounds.
+    --baseline store:BRANCH is the latest run on the branch of the model with the same graph name, if possible with the
+    same planner, mode and preset. Without --max-growth, --max-peak-growth also limits bounds.
 
     Exit code: 0 passed, 1 failed.
     """

@@ -161,8 +161,8 @@ def bisect_command(
     """Find the commit that increased a model's memory.
 
     The command compares the runs of one branch: --branch, else main, else the branch of the latest run. It uses the
-    runs with the planner, mode and preset of the latest of them. For a commit without such a run, it uses the
-    latest run of the commit. Changed plan settings also change the size, so the output lists them.
+    runs with the planner, mode and preset of the branch's latest run. For a commit without such a run, it uses the
+    commit's latest run. Changed plan settings also change the size, so the output lists them.
 
     Exit code: 0 no growth, 1 growth.
     """
