@@ -1,9 +1,9 @@
 """Inner loops in C: greedy and skyline placement, searches of ``exact`` and ``reuse``, recomputation, minimum cuts.
 
-``*.c`` and ``native.h`` are the sources. This module loads the library of the platform, :mod:`.native` passes arrays to
-it. ``make native`` compiles the prebuilt libraries; ``hatch_build.py`` compiles one at installation if none fits. If no
-library can be loaded, or the environment variable ``TMMU_NATIVE`` is ``0``, the same loops run as plain Python with the
-same results.
+``*.c`` and ``native.h`` are the sources. This module loads the library of the platform; :mod:`.native` calls it.
+``make native`` compiles the prebuilt libraries. At installation, ``hatch_build.py`` compiles a library if no prebuilt
+library fits the platform. If no library can be loaded, or the environment variable ``TMMU_NATIVE`` is ``0``, the same
+loops run as plain Python with the same results.
 """
 
 import ctypes

@@ -3,9 +3,9 @@
 #include "native.h"
 
 /* Columns of the tables of search_tables.py, and columns that only the search uses. PLACED_SINCE: number of events when
-   the unit was placed. FILLER: the row of the neighbour to try first for the hole. QUEUED_LOW: lower bound before the unit
-   joined `changed`. Conflict analysis: CLAIM, the claimed lower bound of the offset (0: none); LOW_THEN,
-   the lower bound before the event that is explained. */
+   the unit was placed. FILLER: row of the neighbour that is tried first to fill the hole. QUEUED_LOW: lower bound
+   before the raise that added the unit to `changed`. For conflict analysis: CLAIM, the claimed lower bound (0: none),
+   and LOW_THEN, the lower bound before the event that is being read. */
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
@@ -13,7 +13,7 @@ enum { ENTRY_AT, ROW_OF, UNIT_AT }; /* ROW_OF: indexed by entry; the others: by 
 enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, FILLER, QUEUED, QUEUED_LOW, CLAIM, LOW_THEN };
 enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING, SECTION_COLUMNS };
 
-/* Results of tmmu_search; reasons of events; conflicts. TRAIL_FULL: no row is left for an event. */
+/* Results of tmmu_search; kinds of reasons; kinds of conflicts. TRAIL_FULL: no row is left for an event. */
 enum { FOUND = 1, INFEASIBLE = 0, BUDGET_SPENT = -1, TABLES_FULL = -2 };
 enum { BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN };
 enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE, TRAIL_FULL };
@@ -22,9 +22,9 @@ enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE
 struct event {
     I unit, old_low;
 };
-/* The reason of an event. `requested`: the new bound before it is aligned. `cause` and `detail`: BY_UNIT, the level of
-   the placed unit and the least lower bound with which the raised unit cannot be below it; BY_HOLE, the offset of the
-   hole and its level; BY_SECTION, the section and its lowest unit; BY_TWIN, the twin and 0. */
+/* The reason of an event. `requested`: the new bound before it is rounded up to an allowed offset. `cause`, `detail`:
+   BY_UNIT, the level of the placed unit, and the least lower bound at which the raised unit does not fit below;
+   BY_HOLE, the hole's offset and level; BY_SECTION, the section and its lowest unit; BY_TWIN, the twin and 0. */
 struct reason {
     I requested, kind, cause, detail;
 };
@@ -188,7 +188,7 @@ static I place_unit(S s, I u, I level)
     return 1;
 }
 
-/* The end of the neighbour in row k if it can fill a hole, else INFINITE. */
+/* Return the lowest end with which the neighbour in row k fills a hole; INFINITE if it cannot. */
 static inline I filler_end(S s, I k, I hole)
 {
     const I w = NEAR(k, OTHER), low = UNIT(w, LOW);
@@ -238,7 +238,7 @@ static I propagate_holes(S s)
     for (I row = 0; row < s->hole_count; row++) {
         const I u = s->holes[row], hole = UNIT(u, HOLE), low = UNIT(u, LOW), end = SHAPE(u + 1, NEIGHBOURS);
         I least = UNIT(u, FILLER) < end ? filler_end(s, UNIT(u, FILLER), hole) : INFINITE;
-        for (I k = SHAPE(u, NEIGHBOURS); k < end && least > low; k++) { /* an end up to `low` does not raise u */
+        for (I k = SHAPE(u, NEIGHBOURS); k < end && least > low; k++) { /* an end up to `low` means no raise of u */
             const I at = filler_end(s, k, hole);
             if (at < least) {
                 least = at;
@@ -319,7 +319,7 @@ static inline void claim(S s, I u, I at)
     UNIT(u, CLAIM) = larger(UNIT(u, CLAIM), at);
 }
 
-/* Whether unit u was placed before the event `now`. */
+/* Return whether unit u was placed before the event `now`. */
 static inline I was_placed(S s, I u, I now)
 {
     return UNIT(u, PLACED) && UNIT(u, PLACED_SINCE) <= now;
@@ -343,14 +343,14 @@ static void explain_hole(S s, I u, I hole, I level, I need, I now)
     }
 }
 
-/* Successive raises by one section share all claims except those on u and `lowest`; the shared claims are made once. */
+/* Explain a raise of u by section k. Successive raises by the same section repeat only the claims on u and `lowest`. */
 static void explain_section(S s, I k, I u, I lowest, I need, I now)
 {
     I row = s->explained_end, rest = SECT(k, OPEN_BYTES);
     if (k != s->explained || lowest != s->explained_lowest ||
         (row < s->first[k + 1] && !was_placed(s, ORDER(row, UNIT_AT), now))) {
         row = s->first[k] + SECT(k, OPEN_UNITS);
-        for (; row < s->first[k + 1] && !was_placed(s, ORDER(row, UNIT_AT), now); row++) /* the latest placed first */
+        for (; row < s->first[k + 1] && !was_placed(s, ORDER(row, UNIT_AT), now); row++) /* latest placed first */
             rest += ENTRY(ORDER(row, ENTRY_AT), HEIGHT);
         s->explained = k;
         s->explained_lowest = lowest;

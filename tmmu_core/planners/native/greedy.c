@@ -4,12 +4,12 @@
 enum { NEVER, HANDOFF }; /* kinds of extra conflicts (columns.py) */
 
 /* Search for a gap of `size` bytes. Occupied ranges are added in the order of their starts. `edge`: the largest end so
-   far; `best`: the offset in the chosen gap (-1: none yet); `smallest`: the bytes of that gap. */
+   far; `best`: the offset in the chosen gap (-1: none yet); `smallest`: the bytes of the chosen gap. */
 struct gap {
     I size, align, tightest, edge, best, smallest;
 };
 
-/* Add the range [start, end). Return whether the gap is final. */
+/* Add the occupied range [start, end). Unless `tightest`, return 1 at the first gap that fits: it ends the search. */
 static inline int add_range(struct gap *g, I start, I end)
 {
     if (start > g->edge) {
@@ -30,7 +30,7 @@ static inline I chosen_offset(const struct gap *g)
     return g->best >= 0 ? g->best : align_up(g->edge, g->align);
 }
 
-/* A placed storage. The rows of a scan are sorted by their starts. */
+/* A placed storage: its address range and its live range. A scan keeps its rows sorted by start. */
 struct placed {
     I start, end, lo, hi;
 };
@@ -56,11 +56,11 @@ SHARED I tmmu_scan(const struct scan *p)
     return DONE;
 }
 
-/* The number of values that are <= x among `count` ascending values. */
+/* Return how many of `count` ascending values are <= x. */
 static inline I upper_bound(const I *values, I count, I x)
 {
     I lo = 0;
-    while (count > 0) { /* without a branch on the value: it would be mispredicted */
+    while (count > 0) { /* no branch on the value: the CPU would mispredict it */
         const I half = (count + 1) >> 1;
         lo += values[lo + half - 1] <= x ? half : 0;
         count -= half;
@@ -68,15 +68,15 @@ static inline I upper_bound(const I *values, I count, I x)
     return lo;
 }
 
-/* Largest number of nodes into which a live range is split, and of their ancestors: two per level of the tree. */
+/* Upper limit of a live range's covering nodes, and of the ancestors of these nodes: two per level of the tree. */
 enum { MOST_NODES = 140 };
 
-/* Nodes of the tree: `covering` nodes that cover a live range, then their ancestors; `count` in all. */
+/* Nodes of the tree: the `covering` covering nodes of a live range, then their ancestors; `count` nodes in all. */
 struct nodes {
     I node[2 * MOST_NODES], covering, count;
 };
 
-/* Split the live range [lo, hi) into the largest nodes inside it; find these covering nodes and their ancestors. */
+/* Find the covering nodes of the live range [lo, hi), which are the largest nodes inside it, and their ancestors. */
 static void find_nodes(I lo, I hi, I leaves, struct nodes *found)
 {
     I left = lo + leaves, right = hi + leaves, n = 0;
@@ -97,8 +97,8 @@ static void find_nodes(I lo, I hi, I leaves, struct nodes *found)
     found->count = n;
 }
 
-/* The sources of occupied ranges for one storage: the first `lists` are lists of the tree, numbered in `blocked`; the
-   others, up to `count`, are single storages in `placed`. */
+/* The `count` sources of occupied ranges that one storage must avoid. Source k is the list blocked[k] of the tree for
+   k < `lists`, and the storage placed[k - lists] for all other k. */
 struct sources {
     I lists, count;
 };
@@ -155,11 +155,11 @@ static inline I tightest_offset(const struct tree *p, const struct sources *b, I
         }
         if (next < 0)
             return chosen_offset(&g);
-        add_range(&g, next, next);
+        add_range(&g, next, next); /* check the gap that ends at `next` */
     }
 }
 
-/* Whether `size` bytes at `at` overlap no occupied range except that of storage j, which is reused in place. */
+/* Return whether `size` bytes at `at` overlap no occupied range, except storage j, which is reused in place. */
 static inline int is_free(const struct tree *p, const struct sources *b, I j, I at, I size)
 {
     I start, end;
@@ -201,7 +201,7 @@ static I choose_offset(const struct tree *p, I i, struct nodes *found)
     return at;
 }
 
-/* Merge a range into a list. A full list is moved to the end of the used pool, where it has twice the rows. Return
+/* Merge a range into a list. A full list first moves to unused rows of the pool and gets twice as many rows. Return
    whether the pool has enough rows. */
 static int merge(struct tree *p, I list, I start, I end)
 {
@@ -220,7 +220,7 @@ static int merge(struct tree *p, I list, I start, I end)
     }
     I *const starts = p->starts + p->begin[list], *const ends = p->ends + p->begin[list];
     const I i = upper_bound(ends, n, start - 1), j = upper_bound(starts, n, end);
-    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new one; shift is -1 if none does */
+    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new range; shift is -1 if no range does */
     if (shift >= 0) {
         start = smaller(start, starts[i]);
         end = larger(end, ends[j - 1]);
@@ -249,7 +249,7 @@ SHARED I tmmu_tree(struct tree *p)
         p->offset[i] = at;
         for (I part = p->part_of[i]; part < p->part_of[i + 1]; part++) {
             find_nodes(p->part_lo[part], p->part_hi[part], p->leaves, &found);
-            for (I k = -found.covering; k < found.count; k++) { /* list 2 v of covering nodes, then 2 v + 1 of all */
+            for (I k = -found.covering; k < found.count; k++) { /* lists 2 v of covering nodes, 2 v + 1 of all */
                 const I list = k < 0 ? 2 * found.node[k + found.covering] : 2 * found.node[k] + 1;
                 if (!merge(p, list, at, at + p->size[i]))
                     return 0;

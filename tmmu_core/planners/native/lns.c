@@ -7,13 +7,13 @@ typedef int32_t N;
 
 /* Columns of `unit`. AREA to LATE are sort keys for the reinsertion; FIXED is the fixed offset or −1. */
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED, COLUMNS };
-/* Rows of `work`. OFFSET: the result (−1: omitted). PLACED_ORDER: the packing, each unit after the units below it;
-   LOW_END, HIGH_OFFSET: lowest end and highest offset of each unit in it. NEXT_…: the same of the packing under repair.
-   RANK, FLOOR, CEILING: see list_gaps(). REMOVED: units to reinsert; INSERTION_ORDER: these units, sorted. */
+/* Rows of `work`. OFFSET: the result (−1: omitted). PLACED_ORDER: placed units, each after the units below it; LOW_END,
+   HIGH_OFFSET: lowest end and highest offset of each placed unit. NEXT_…: the same three rows during the repair. RANK,
+   FLOOR, CEILING: see list_gaps(). REMOVED: units to reinsert; INSERTION_ORDER: these units, sorted. */
 enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK,
        FLOOR, CEILING, REMOVED, INSERTION_ORDER, KEY };
 /* Rows of `proximity`, in 1 / SCALE of the whole time or of the capacity. LENGTH: three times the lifetime. SPAN: size.
-   BOTTOM is −1 for omitted and fixed units. DISTANCE: weighted distance from the centre; −1 for removed units. */
+   BOTTOM, TOP: address range; BOTTOM is −1 for omitted and fixed units. DISTANCE: from the centre; −1 if removed. */
 enum { FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE };
 enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION }; /* cells of `progress` */
 /* Cells of `target`: the centre of the removal, and the numbers of units to remove, to reinsert and to keep. */
@@ -30,7 +30,7 @@ typedef const struct lns *P;
 #define WORK(row) (p->work + (row) * (p->n + 1))
 #define NEAR(row) (p->proximity + (row) * p->n)
 
-/* Insert a unit with its key into the ascending rows `first` to `last` − 1 of `key` and `row`; row `last` is free. */
+/* Insert a unit and its key into the cells `first` to `last` − 1, which are sorted by key; the cell `last` is free. */
 static inline void insert_by_key(I *key, I *row, I first, I last, I value, I unit)
 {
     for (; last > first && key[last - 1] > value; last--) {
@@ -48,7 +48,7 @@ static inline I draw(I *state)
     return (word >> 22) ^ word;
 }
 
-/* The skyline is the height of the packed units in each section, counted from the bottom or from the top. */
+/* The skyline is the height of the stacked units in each section. Units are stacked from the bottom or from the top. */
 static inline N skyline_max(P p, I i)
 {
     const N *const skyline = p->skyline;
@@ -85,7 +85,7 @@ static inline I highest_offset(P p, I i, I ceiling)
     return fixed >= 0 ? fixed : (ceiling - UNIT(i, SIZE)) & -UNIT(i, ALIGNMENT);
 }
 
-/* Compute the lowest end and the highest offset of the `rows` units of a packing (PLACED_ORDER or NEXT_ORDER). */
+/* Compute the lowest end and the highest offset of each of the `rows` units in PLACED_ORDER or NEXT_ORDER. */
 static void offset_ranges(P p, I order_row, I rows)
 {
     const I *const row = WORK(order_row);
@@ -104,8 +104,8 @@ static void offset_ranges(P p, I order_row, I rows)
     }
 }
 
-/* List the gaps for i: one below each unit that conflicts with i, and one at the top. RANK: position of that unit in
-   the packing; FLOOR: highest end below the gap; CEILING: lowest offset above it. Return the number of these units. */
+/* List the gaps for i: one below each unit that conflicts with i, and one at the top. RANK: index that i gets in
+   the order. FLOOR: highest LOW_END below the gap. CEILING: lowest HIGH_OFFSET above. Return the top gap's index. */
 static I list_gaps(P p, I i, I order_row, I rows)
 {
     const I *const row = WORK(order_row), *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);
@@ -132,7 +132,7 @@ static I omission_cost(P p, I i, I shortfall)
     return weight - ((weight * SHORTFALL_SHARE) >> 10) + ((weight * share) >> 10);
 }
 
-/* The cost of omitting the first `count` units of a row from a packing. */
+/* Return the cost of a packing that omits the first `count` units of the row `omitted_row`. */
 static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
 {
     const I *const omitted = WORK(omitted_row), *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING);
@@ -147,7 +147,7 @@ static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
     return cost;
 }
 
-/* Sort the placed units by position (not for KEEP_ORDER); write BOTTOM and TOP of those without a fixed offset. */
+/* Sort the placed units by position, except for KEEP_ORDER. Write BOTTOM and TOP of placed units that are not fixed. */
 static void sort_placed(P p, I by)
 {
     I *const row = WORK(PLACED_ORDER), *const key = WORK(KEY);
@@ -169,7 +169,7 @@ static void sort_placed(P p, I by)
     }
 }
 
-/* Draw the centre of the removal and the number of units to remove, and sort the placed units. */
+/* Draw the number of units to remove, sort the placed units, and draw the centre of the removal. */
 static void choose_target(P p, I *state)
 {
     I r = draw(state);
@@ -234,7 +234,7 @@ static void destroy(P p, I *state)
     p->target[KEPT_COUNT] = kept;
 }
 
-/* The index of the gap that a rule chooses for i; −1 if no gap is large enough or all are skipped. */
+/* Return the index of the gap that a rule chooses for i; −1 if no gap is large enough or all such gaps are skipped. */
 static I best_gap(P p, I i, I rule, I *state)
 {
     const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), need = UNIT(i, SIZE);
@@ -255,7 +255,7 @@ static I best_gap(P p, I i, I rule, I *state)
     return best;
 }
 
-/* Insert i into its k-th gap: raise the lowest ends of the units above, lower the highest offsets of those below. */
+/* Insert i into gap k: raise the lowest ends of units above it, and lower the highest offsets of units below it. */
 static void insert(P p, I i, I k)
 {
     I *const row = WORK(NEXT_ORDER), *const top = WORK(NEXT_LOW_END), *const high = WORK(NEXT_HIGH_OFFSET);
@@ -341,7 +341,7 @@ SHARED I tmmu_lns(P p)
         const I allowance = (temperature * p->log_table[draw(&state) & 1023]) >> 20;
         const I cost_limit = progress[COST] + larger(allowance, 0), cost = repair(p, cost_limit, &omitted, &state);
         if (cost < cost_limit) {
-            for (I k = 0; k < 3 * (p->n + 1); k++) /* the packing is three rows */
+            for (I k = 0; k < 3 * (p->n + 1); k++) /* accept the three rows of the repair */
                 WORK(PLACED_ORDER)[k] = WORK(NEXT_ORDER)[k];
             for (I k = 0; k < omitted; k++)
                 omitted_units[k] = WORK(INSERTION_ORDER)[k];

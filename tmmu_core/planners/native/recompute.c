@@ -1,5 +1,5 @@
-/* Simulation of recomputation and offloading, and the minimum cut, in C: live_curve.py and min_cut.py of
-   tmmu_core/fitting/recompute. */
+/* Two loops of tmmu_core/fitting/recompute in C: the simulation of recomputation and offloading (live_curve.py, which
+   defines positions and lives), and the minimum cut (recompute_search.py). */
 #include "native.h"
 
 enum { ABORTED, VALID };
@@ -24,7 +24,7 @@ static void end_step(const struct recompute *p)
     p->read_ptr[++p->totals->steps] = p->totals->reads;
 }
 
-/* Begin the step that runs node n at or before position k: read the inputs. Return whether the tables have room. */
+/* Begin a step that runs node n for position k, and record its reads. Return whether the tables have room. */
 static int begin_step(const struct recompute *p, I n, I k)
 {
     struct totals *const t = p->totals;
@@ -41,8 +41,8 @@ static int begin_step(const struct recompute *p, I n, I k)
     return 1;
 }
 
-/* Run node n, delayed or again, before position k; append the storages to drop after k to `pending`. Return the new
-   number of pending storages, or -1 if the run is impossible or the tables are full. */
+/* Run node n before position k: for the first time if it is delayed, else again. Append to `pending` the inputs to drop
+   after k. Return the number of pending storages, or -1 if the run is impossible or the tables are full. */
 static I run_again(const struct recompute *p, I n, I k, I count)
 {
     struct totals *const t = p->totals;
@@ -67,7 +67,8 @@ static I run_again(const struct recompute *p, I n, I k, I count)
     return count;
 }
 
-/* Compute or copy back storage `root` before position k, its dropped inputs first. Return the same as run_again(). */
+/* Restore storage `root` before position k: copy it back, or restore the dropped inputs of its producer and run the
+   producer. Return the same as run_again(). */
 static I restore(const struct recompute *p, I root, I k, I count)
 {
     struct totals *const t = p->totals;
@@ -102,7 +103,7 @@ static I restore(const struct recompute *p, I root, I k, I count)
     return count;
 }
 
-/* Copy an offloaded storage to the other memory when it is first dropped; return whether the tables have room. */
+/* If storage s is offloaded and dropped for the first time, copy it out. Return whether the tables have room. */
 static int copy_out(const struct recompute *p, I s, I k)
 {
     struct totals *const t = p->totals;
@@ -118,7 +119,7 @@ static int copy_out(const struct recompute *p, I s, I k)
     return 1;
 }
 
-/* Set `delayed`; see DropWalk in live_curve.py. */
+/* Set `delayed` of each position whose results are not read before they are dropped; see DropWalk in live_curve.py. */
 static void find_delayed(const struct recompute *p)
 {
     for (I k = p->positions - 1; k >= 0; k--) {
@@ -137,7 +138,7 @@ static void find_delayed(const struct recompute *p)
     }
 }
 
-/* Drop storages after position k, the pending ones first; return whether the tables have room. */
+/* After position k, drop the pending storages, then those in `drop_idx`. Return whether the tables have room. */
 static int drop_after(const struct recompute *p, I k, I count)
 {
     for (I d = p->drop_ptr[k]; d < p->drop_ptr[k + 1]; d++)
@@ -190,8 +191,7 @@ SHARED I tmmu_recompute(const struct recompute *p)
     return VALID;
 }
 
-/* Set `level` of each vertex to the length of the shortest residual path from the source, -1 if there is none. Return
-   whether there is a path to the sink. */
+/* Set `level`: the length of the shortest residual path from the source (-1: none). Return whether the sink has one. */
 static int find_levels(const struct minimum_cut *p)
 {
     for (I v = 0; v < p->vertices; v++)
@@ -219,7 +219,7 @@ SHARED I tmmu_minimum_cut(const struct minimum_cut *p)
         I depth = 0, v = 0;
         for (;;) {
             if (v == 1) {
-                I pushed = p->room[p->path[0]], kept = depth; /* kept: edges before the first one without room */
+                I pushed = p->room[p->path[0]], kept = depth; /* kept: edges before the first saturated edge */
                 for (I d = 1; d < depth; d++)
                     pushed = smaller(pushed, p->room[p->path[d]]);
                 for (I d = depth - 1; d >= 0; d--) {

@@ -1,5 +1,5 @@
 /* Placements of least reuse cost in C: local search by ruin and recreate (tmmu_core/planners/reuse/local_search.py) and
-   exhaustive search (cost_bound.py). */
+   exhaustive search (cost_bound.py). local_search.py defines units, edges and rounds. */
 #include "native.h"
 
 /* Return 31 random bits: the upper half of Knuth's linear congruential generator. */
@@ -9,8 +9,8 @@ static I draw(struct reuse *r)
     return (I)((uint64_t)r->random >> 33);
 }
 
-/* The cost of unit u at an offset; -1 if a hard edge or a reserved range forbids it. The sum ends at `limit`: a hard
-   edge after it is not seen. */
+/* Return the cost of unit u at offset `at`; -1 if a hard edge or a reserved range forbids the offset. The loop ends
+   when the cost reaches `limit`, and ignores further hard edges. */
 static I price(const struct reuse *r, I u, I at, I limit)
 {
     I cost = 0;
@@ -44,7 +44,7 @@ static void place(struct reuse *r, I u, I at)
     r->by_start[i] = r->by_end[j] = u;
 }
 
-/* The lowest of the cheapest offsets of unit u (-1: none), and its cost in *least, by a pass over the placed units. */
+/* Return the lowest of the cheapest offsets of unit u (-1: none), and set *least to its cost. Needs the matrix. */
 static I sweep(const struct reuse *r, I u, I *least)
 {
     const I *const row = r->matrix + u * r->n, size = r->size[u], last = r->capacity - size, n = r->n;
@@ -124,9 +124,9 @@ static I remove_unit(struct reuse *r, I u, I *count)
     return cost;
 }
 
-/* Remove up to `most` units. The first is drawn up to six times, until it is unplaced or has an active penalty. The
-   others are mostly neighbours of removed units. Add all unplaced units to `removed`, and set `count` to the number of
-   removed units. Return the saved cost. */
+/* Remove up to `most` units. Draw the first unit up to six times, until it is unplaced or has an active penalty.
+   Further units are mostly neighbours of removed units. Then add all unplaced units to `removed`, and set `count` to
+   the number of units in `removed`. Return the saved cost. */
 static I ruin(struct reuse *r, I most, I *count)
 {
     I saved = 0, from = 0;
@@ -183,7 +183,7 @@ SHARED I tmmu_reuse(struct reuse *r)
         const I slack = r->threshold * (r->rounds - round) / r->rounds, placed = r->placed;
         I count, unplaced = 0, unplaced_before = 0, new_cost = cost - ruin(r, 1 + draw(r) % r->most_removed, &count);
         I i = 0, j = 0;
-        for (I k = 0; k < placed; k++) { /* copy the first rows of by_start and by_end, and drop units without offset */
+        for (I k = 0; k < placed; k++) { /* copy row 0 of both tables to row 1; drop removed units from row 0 */
             const I u = r->by_start[r->n + k] = r->by_start[k], v = r->by_end[r->n + k] = r->by_end[k];
             r->by_start[i] = u;
             i += r->offset[u] >= 0;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* 0: the writable arenas are the static arrays below. 1: the caller binds each of them with «p»_bind. */
+/* 0: the writable arenas are the static arrays below. 1: the caller binds each writable arena with «p»_bind. */
 #ifndef «P»_EXTERNAL_ARENAS
 #define «P»_EXTERNAL_ARENAS «'0' if is_static else '1'»
 #endif
@@ -38,7 +38,7 @@ uint8_t *«p»_arena_buffers[] = {
 /*% endfor %*/
 };
 
-/* By region id: the address of a constant region's bytes. They are copied to the arena if the region is staged. */
+/* By region id: the address of a constant region's bytes. The bytes of a staged region are copied to its arena. */
 static const uint8_t *sources[] = {
 /*% for arena, name in regions %*/
     «name.blob if arena.region_id in r.blob_of else 'NULL'»,
@@ -63,7 +63,7 @@ static const region_info_t region_info[] = {
 /*% endfor %*/
 };
 
-/* A function, because compilers warn about `region >= 0` if the constant is 0. */
+/* A function: if the count is the constant 0, compilers warn that `region >= 0` is always true. */
 static unsigned region_count(void) {
     return (unsigned)«P»_REGION_COUNT;
 }

@@ -73,7 +73,7 @@ extern uint8_t *«p»_arena_buffers[];
 extern const uint8_t «r.region_names[region].blob»[];
 /*% endfor %*/
 
-/* Set the address of a region, or of the bytes to copy to a staged region. Return an error if an argument is invalid. */
+/* bind: set the address of a region. bind_source: set the address of the bytes to copy to a staged region. */
 «p»_status_t «p»_bind(«p»_region_t region, void *base);
 «p»_status_t «p»_bind_source(«p»_region_t region, const void *source);
 
@@ -81,7 +81,7 @@ extern const uint8_t «r.region_names[region].blob»[];
 int «p»_is_written(«p»_region_t region);
 
 /* Check the CRC-32 of each constant region whose bytes were exported, and copy the staged constants.
-   Call it before the first run. */
+   Call this function before the first run. */
 «p»_status_t «p»_hydrate_constants(void);
 uint32_t «p»_crc32(const void *data, uint64_t size);
 

@@ -24,7 +24,7 @@ static const check_t checks[] = {
 /*% endfor %*/
 };
 
-/* Without the objects of the same plan, the program does not link. */
+/* The program links only with objects of the same plan. */
 static const uint32_t *const plan_symbol = &«P»_PLAN_SYMBOL;
 
 static int failed(const char *what, unsigned long number) {
@@ -80,7 +80,7 @@ int main(void) {
         }
         printf("region %u: %llu bytes\n", region, (unsigned long long)«p»_region_size[region]);
     }
-    /* ERROR_UNBOUND is correct if no constants were exported: a staged region then has no source. */
+    /* If no constants were exported, a staged region has no source, and ERROR_UNBOUND is the correct result. */
     status = «p»_hydrate_constants();
     if (status != «P»_OK && (CHECKS != 0u || status != «P»_ERROR_UNBOUND)) {
         return failed("hydration, status", (unsigned long)status);
