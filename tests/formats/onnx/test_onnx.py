@@ -300,13 +300,13 @@ def test_operator_without_a_required_input_is_rejected(operands: str) -> None:
         read(model([node, op("Relu", "x", "y")], [value("x", [2])], [value("y", [2]), value("z", [2])], weights))
 
 
-def test_weight_name_not_in_utf_8_is_rejected() -> None:
-    proto = model(
-        [op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], {"weight": np.ones(2, np.float32)}
-    )
-    damaged = proto.SerializeToString().replace(b"weight", b"we\xffght")
-    with pytest.raises(UnreadableInput, match="not UTF-8"):
-        read_graph(damaged.replace(b"we\xffght", b"weight", 1), "model.onnx")
+def test_name_not_in_utf_8_is_rejected() -> None:
+    weights = {"weight": np.ones(2, np.float32)}
+    named = model([op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], weights).SerializeToString()
+    weight = named.replace(b"weight", b"we\xffght").replace(b"we\xffght", b"weight", 1)
+    for damaged in (weight, function_model(17).SerializeToString().replace(b"Exp", b"E\xffp")):
+        with pytest.raises(UnreadableInput, match="not UTF-8"):
+            read_graph(damaged, "model.onnx")
 
 
 def test_spectrum_has_the_bins_of_the_operator() -> None:

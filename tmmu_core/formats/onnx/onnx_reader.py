@@ -71,7 +71,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     what = ""
     if not model.graph.node:
         what = "has no nodes"
-    elif not all(isinstance(text, str) for _, graph in onnx_model.graphs(model.graph) for text in _texts(graph)):
+    elif not all(isinstance(text, str) for text in _texts(model)):
         what = "is damaged: a name in it is not UTF-8"
     elif not model.opset_import:
         what = "names no operator set (opset_import)"
@@ -195,13 +195,14 @@ def flattened(model: onnx.ModelProto) -> Flat:
     return without_dead_branches(flat, conditions(flat.model))
 
 
-def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
-    """Yield the names of a graph, its nodes, attributes and values: text, or bytes if a name is not UTF-8."""
-    yield graph.name
-    for node in graph.node:
-        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
-        yield from (attribute.name for attribute in node.attribute)
-    yield from (value.name for value in chain(graph.input, graph.output, graph.value_info, graph.initializer))
+def _texts(model: onnx.ModelProto) -> Iterator[Any]:
+    """Yield the names of graphs, functions, nodes, attributes and values: text, or bytes if a name is not UTF-8."""
+    for _, part in chain.from_iterable(map(onnx_model.graphs, (model.graph, *model.functions))):
+        for node in part.node:
+            attributes = (attribute.name for attribute in node.attribute)
+            yield from (node.op_type, node.domain, node.name, *node.input, *node.output, *attributes)
+        values = chain(part.input, part.output, part.value_info, getattr(part, "initializer", ()))
+        yield from (part.name, *(getattr(value, "name", value) for value in values))
 
 
 def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
