@@ -23,7 +23,7 @@ from tmmu_core.fitting.order.order_memory import Bytes, OrderLists
 from tmmu_core.fitting.order.order_model import I64, OrderModel
 
 BEAM_WIDTH = 24  # maximum number of sets that a round of the beam search keeps
-BEAM_EXPANSIONS = 120_000  # planned number of expansions of the beam search, the same for each unit
+BEAM_EXPANSIONS = 120_000  # planned expansions of the whole beam search, in equal parts for all units
 
 
 class State(NamedTuple):
@@ -139,7 +139,7 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: whether the unit is an accessor (touches it), runs before one, after one, before all others.
+        # [storage, unit]: the unit is an accessor, must run before an accessor, after one, before all other accessors.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, accessors in enumerate(map(bits, self.accessors)):
             after_one[s], before_one[s] = must_precede[accessors].any(0), must_follow[accessors].any(0)
