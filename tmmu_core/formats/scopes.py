@@ -84,7 +84,7 @@ def repeat(
     body_results = body([*states, *rows, *extra], f"{site.scope}/body")
     results: list[str] = []
     for result, place in zip(body_results, carried, strict=True):
-        if result != place and _root(host, result) in states:  # the closing node may overwrite it before it reads it
+        if result != place and _root(host, result) in states:  # the closing node may overwrite it before reading it
             copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
             _add_node(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
             result = copy

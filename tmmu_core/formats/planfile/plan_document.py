@@ -8,7 +8,7 @@ Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inp
 
 :func:`build` checks the type and range of every field; the verifier checks the plan that results. In a file of the
 first version, missing values (taken in-place reuses, totals, a lower bound) are computed from the rows. Its peaks are
-recomputed, because they omit the source of a reuse at the step of the reuse. Unknown metrics and notes are kept.
+recomputed, because the first version counts every reuse as taken. Unknown metrics and notes are kept.
 
 The content hash detects an edit of a file. If it does not match, the plan gets a note (decision 6)::
 

@@ -60,8 +60,8 @@ class StridedLayout:
 def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
     """Return ``tensor`` as a view of the tensor ``base`` with this layout.
 
-    If elements overlap without a stride of 0 (sliding windows), the view is one-dimensional ``uint8`` and has the bytes
-    that they cover. An empty tensor, whose offset may be beyond its storage, is at offset 0.
+    If the elements have more bytes than they cover, without a stride of 0 (sliding windows), the view is the covered
+    bytes, as one-dimensional ``uint8``. An empty tensor, whose offset may be beyond its storage, is at offset 0.
     """
     size, covered = layout.dense_bytes, layout.covered_bytes
     offset = layout.offset * layout.itemsize if size else 0

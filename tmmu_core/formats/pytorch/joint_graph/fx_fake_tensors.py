@@ -96,7 +96,7 @@ value_checks_disabled = partial(
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
-    # Not a wrapper: it would keep alive the arguments, which the function frees.
+    # A copy of the function: a wrapper would hold references to arguments that the function itself releases.
     (_nll.__module__, _nll.__name__, FunctionType(_nll.__code__, _names_without_any, argdefs=_nll.__defaults__)),
     *(("torch", name, _EqualIsFalse()(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
@@ -106,14 +106,14 @@ _joint_graph_patched = partial(
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),  # no recomputation
     # Backward may run twice, so it cannot reuse the bytes of its inputs.
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
-    # Eager mode makes dense tangents. Unpatched AOTAutograd expects a result's gaps, and copies a dense gradient.
+    # Eager mode makes dense tangents. Unpatched, the tangent of a result with gaps needs the same gaps, thus a copy.
     (collect_metadata_analysis.__name__, _tangent_of.__name__, lambda result: _tangent_of(torch.empty_like(result))),
 )
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
 _FUSED = frozenset({"dropout"})
-"""Operators that are one kernel if their decomposition is kept. Eager mode on the CPU runs dropout as three."""
+"""Operators whose decomposition is one kernel. Without it, dropout is three, as in eager mode on the CPU."""
 
 
 @cache
