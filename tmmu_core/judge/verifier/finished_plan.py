@@ -91,8 +91,8 @@ def conflicting_rows(plan: Plan) -> Mask:
     in_conflict = np.zeros(facts.storages, np.bool_)
     pairs = [(a, b) for _, a, b, _, _ in overlaps(facts)]
     in_conflict[[storage for pair in pairs for storage in pair]] = True
-    # Unless pairs are excluded, `overlaps` does not compare the later storage of a reported pair with storages that are
-    # born after it. So each later storage is compared with all storages here.
+    # In a plan without excluded pairs, `overlaps` does not compare the later storage of a reported pair with storages
+    # that are born after it. So these later storages are compared with all storages here.
     incomplete = [] if excluded_storages(plan) else sorted({b for _, b in pairs})
     until = facts.held_until
     for storage in incomplete if len(incomplete) * facts.storages <= MAX_PAIRS else ():
