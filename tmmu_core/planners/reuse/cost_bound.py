@@ -6,9 +6,9 @@ ranges. If all alignments divide g, a cell has g bytes: rounding all offsets dow
 and adds no overlap. If not, a cell has the least alignment if it divides the ends of all reserved ranges, else 1 byte.
 If m units cover a cell, m (m − 1) / 2 pairs overlap in it, which is convex in m. So units of S cells in total in B free
 cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps, with ``q = S // B``. A pair overlaps in at most as many
-cells as its smaller unit has, and pays its penalty once. The bound adds penalties, the cheapest per overlap first,
-until their pairs can have this many overlaps; the last counts in part. Bounds of cliques add up if no penalty counts in
-two cliques.
+cells as its smaller unit has, and pays its penalty once. The bound takes pairs, lowest penalty per cell first, until
+the cells of their smaller units add up to this number of overlaps. It is the sum of their penalties; of the last
+penalty, only the fraction that is needed counts. Bounds of cliques add up if no penalty counts in two cliques.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Units without a fixed offset can be moved down one by one,
 without a new costly overlap, until each is at 0, at the end of a reserved range or at the end of a neighbour, rounded
