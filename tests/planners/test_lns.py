@@ -1,6 +1,6 @@
 """Large neighbourhood search of exact: destroys and repairs a packing below a capacity with integers only."""
 
-import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,10 +24,8 @@ def test_complete_repair_is_a_packing_below_the_capacity() -> None:
     found = 0
     for seed in range(80):
         p = problem_with(made(seed, 6), handoff_from=None)
-        least = smallest_extent(p)
-        model = model_of(p)
-        lies = lns_run(model, build_tables(model), 1).run(least, 3_000)
-        if lies is not None:
+        least, model = smallest_extent(p), model_of(p)
+        if (lies := lns_run(model, build_tables(model), 1).run(least, 3_000)) is not None:
             found += 1
             assert faults(p, lies) == []
             assert max(at + int(size) for at, size in zip(lies, p.size, strict=True)) <= least
@@ -40,6 +38,17 @@ def test_run_that_omits_units_reports_the_fewest() -> None:
     run = lns_run(model, build_tables(model), 1)
     assert run.run(1 << 19, 400) is None  # half of what there is to be packed
     assert (run.iterations, 0 < run.fewest_omitted < 60) == (400, True)
+
+
+def test_long_runs_bisect_for_as_long_as_they_succeed() -> None:
+    schedule, extent, tried = lns.run_schedule(100, 1, 10, 116), 116, list[int]()
+    at, iterations, _ = next(schedule)
+    while iterations:
+        tried.append(at)
+        is_found = iterations > 100 and at > 101
+        extent = at if is_found else extent
+        at, iterations, _ = schedule.send((extent, not is_found))
+    assert (tried, extent) == ([108, 108, 112, 112, 100, 100, 100, 108, 104, 102, 101, 100], 102)
 
 
 def test_handoff_to_a_fixed_offset_overlaps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,24 +67,15 @@ def test_handoff_to_a_fixed_offset_overlaps_nothing(monkeypatch: pytest.MonkeyPa
 def test_run_is_deterministic_per_number() -> None:
     model = model_of(problem_of(perfect(60, 5)))
     one, again, other = (lns_run(model, build_tables(model), number).run(1 << 20, 100_000) for number in (1, 1, 2))
-    assert one == again
-    assert one != other
+    assert one == again != other
 
 
-def test_run_stops_when_the_callback_returns_true_or_raises() -> None:
+def test_run_stops_when_the_callback_returns_false_or_raises() -> None:
     model = model_of(problem_of(perfect(60, 5)))
     run = lns_run(model, build_tables(model), 1)
-    reported: list[int] = []
-    assert run.run(1 << 19, 10**9, lambda turns: bool(reported.append(turns))) is None
-    assert len(reported) == 1
-    assert run.stop[0] == 1
-    assert run.iterations < 10**9
-    assert threading.active_count() >= 1
-
-    def broken(turns: int) -> bool:
-        raise KeyboardInterrupt
-
+    assert run.run(1 << 19, 10**9, watch := Mock(return_value=False)) is None
+    assert (watch.call_count, run.stop[0], run.iterations < 10**9) == (1, 1, True)
     run = lns_run(model, build_tables(model), 1)
     with pytest.raises(KeyboardInterrupt):
-        run.run(1 << 19, 10**9, broken)
+        run.run(1 << 19, 10**9, Mock(side_effect=KeyboardInterrupt))
     assert run.stop[0] == 1

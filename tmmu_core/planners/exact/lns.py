@@ -27,7 +27,7 @@ LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: 
 MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end (the bound or the goal); later ones bisect
 FEW_OMITTED = 2
 """If a run omits more units: long runs bisect from then on; during branch and bound, no other run is made."""
-MAX_LONG_RUNS = 4  # upper limit of long runs
+MAX_LONG_RUNS = 4  # from this number on, only a long run that succeeds is followed by another one
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""
 MAX_OMITTED = 4  # no long run follows a run that omitted more units
@@ -179,8 +179,8 @@ def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Ru
     """Yield the runs after branch and bound; the caller sends the extent and the fewest omitted units of each run.
 
     Runs of ``normal`` iterations bisect between ``low`` (the bound or the goal) and the extent. Long runs follow: at
-    the low end while few units are omitted, then bisecting, then a very long run at the low end. The numbers of long
-    runs, and so their random states, do not depend on earlier runs.
+    the low end while few units are omitted, then bisecting for as long as runs succeed, then a very long run at the low
+    end. The numbers of long runs, and so their random states, do not depend on earlier runs.
     """
 
     def middle() -> int:
@@ -196,9 +196,9 @@ def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Ru
         if fewest:
             failed, failures = at, failures + 1
     at, failed, long_runs, fewest_at_low = low, -1, 0, MAX_UNITS
-    while long_runs < MAX_LONG_RUNS and fewest <= MAX_OMITTED and failed < at < extent:
+    while (long_runs < MAX_LONG_RUNS or not fewest) and fewest <= MAX_OMITTED and failed < at < extent:
         long_runs += 1
-        extent, fewest = yield at, LONG_RUN_FACTOR * normal, long_runs
+        extent, fewest = yield at, LONG_RUN_FACTOR * normal, min(long_runs, MAX_LONG_RUNS)
         fewest_at_low = min(fewest_at_low, fewest) if at == low else fewest_at_low
         if at > low or fewest > FEW_OMITTED or long_runs >= MAX_LONG_RUNS_AT_LOW:
             failed = at if fewest else failed
