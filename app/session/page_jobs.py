@@ -76,7 +76,7 @@ def baseline_link(choice: Choice) -> str:
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
     """Return the fields of ``choice`` that show a candidate, with the current plan as its baseline. The limits stay."""
     plan_input = candidate.plan_input
-    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # continue once the plan fits
+    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # a fit does not end the search
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {field: getattr(choice, field) for field in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):  # changed alignments, but the user's capacities

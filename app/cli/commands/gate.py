@@ -70,8 +70,8 @@ def gate_command(
 
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
-    --baseline store:BRANCH is the latest run on the branch of the model with the same graph name, if possible with the
-    same planner, mode and preset. Without --max-growth, --max-peak-growth also limits bounds.
+    --baseline store:BRANCH uses the model with the plan's graph name: its latest run on the branch, if possible with
+    the same planner, mode and preset. Without --max-growth, --max-peak-growth also limits bounds.
 
     Exit code: 0 passed, 1 failed.
     """

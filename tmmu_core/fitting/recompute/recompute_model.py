@@ -233,7 +233,7 @@ def _pinned_by_views(liveness: Liveness, node_at: I64, is_free: Mask, reads: tup
 def _first_overwrites(liveness: Liveness, node_at: I64) -> I64:
     """Return an array of shape (positions,): the first position that overwrites an input which the node has read.
 
-    It can be the position of the node itself. Inputs that the node overwrites by ``in_place_write`` do not count.
+    A write by the node itself counts too, except for the inputs in its ``in_place_write``.
     """
     index, roots = liveness.timeline.index, view_roots(liveness.timeline.index)[0]
     position_of = {node: k for k, node in enumerate(node_at.tolist())}

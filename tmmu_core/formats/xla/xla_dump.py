@@ -106,7 +106,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOrigin]]:
-    """Return buffers, sorted by (birth, −size, id bytes), notes, and buffer id → origin. Raises ``UnreadableInput``."""
+    """Return (buffers, notes, buffer id → origin); buffers sorted by birth, −size, id. Raises ``UnreadableInput``."""
     lines = data.decode("utf-8", "replace").splitlines()
     for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
         if not any(line.startswith(heading) for line in lines):
@@ -217,7 +217,7 @@ def _numbers(*digits: str) -> tuple[int, int]:
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows after merging each phi with its values."""
-    # The dump does not list the values of a phi. They are assumed to be the earlier rows at its offset and size, as
+    # The dump does not link a phi to its values. They are assumed to be the earlier rows at its offset and size, as
     # long as no other row uses these bytes in between.
     if not phis:
         return rows

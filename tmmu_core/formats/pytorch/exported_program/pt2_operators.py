@@ -49,12 +49,12 @@ CHANGED_COPIES = words(
     "masked_scatter put scatter scatter_add scatter_reduce select_scatter slice_scatter"
 )
 """Operators that copy their first argument and change elements. The result may overwrite only this argument."""
-REDUCING_OVERLOADS = words("dim other_dim names_dim dim_IntList")  # reductions, of otherwise pointwise operators
+REDUCING_OVERLOADS = words("dim other_dim names_dim dim_IntList")  # ``max.dim`` reduces, ``max.other`` does not
 _OUT_OVERLOADS = words(
     "L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input "
     "inverse output result sign values values_stable"
 )
-"""Overloads that write their last arguments although their name does not contain ``out``: ``topk.values``."""
+"""Overloads that write their last arguments although no part of their name is ``out``: ``topk.values``."""
 _IN_PLACE = words("__iand__ __ilshift__ __ior__ __irshift__ __ixor__")
 _OPERATOR = re.compile(
     r"(?:torch\.ops\.|torch\._ops\.|executorch\.exir\.dialects\.edge\._ops\.)?(\w+)[.:]{1,2}(\w+)(?:\.(\w+))?"
@@ -97,7 +97,7 @@ def operator(target: str) -> Operator:
 
 
 def matches(flow: Flow, groups: Sequence[Sequence[str]], inputs: list[int], outputs: list[int], results: int) -> bool:
-    """Return whether operand ``groups`` and ``results`` match the number of ``inputs`` and ``outputs`` per body."""
+    """Return whether operands and results fit the bodies. ``inputs``, ``outputs``: how many each body has."""
     groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
     if flow != "call" and (len(groups), len(inputs)) != groups_and_bodies[flow]:
         return False

@@ -1,9 +1,9 @@
 """Build a traceable module from a saved program, without loading the program with PyTorch.
 
 Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs an
-operator of ``aten`` or ``prims``, or one of ``BODIES``, on fake tensors, numbers and strings. Operators without a rule
-for fake tensors are rejected: they would run on real ones. The file still selects which code of PyTorch runs, so the
-program is built in a separate process with limits (``torch_module``).
+operator of ``aten`` or ``prims``, or one of ``BODIES``, on tensors, numbers and strings. ``torch_module`` traces the
+program with fake tensors, and ``runtime_child`` runs it with real ones. Both use a separate process, because the file
+still selects which code of PyTorch runs.
 """
 
 import re
@@ -32,7 +32,7 @@ class RebuiltProgram:
     """A program on new tensors, which are fake in a fake mode. ``module(*tensors)`` runs it on its inputs, in order."""
 
     def __init__(self, program: Program) -> None:
-        self.module = torch.nn.Module()  # separate: names in the program can be those of attributes of this class
+        self.module = torch.nn.Module()  # not ``self``: names in the program could equal its attributes
         self.module.forward = self.forward
         self.program = program
         self.example: list[torch.Tensor] = []
@@ -98,7 +98,7 @@ class RebuiltProgram:
                 function = getattr(torch.ops.higher_order, op.name)
                 args = [tuple(each) if isinstance(each, list) else each for each in args]
                 if op.name == "wrap_with_autocast":
-                    args[0] = "cpu"  # the device of all fake tensors
+                    args[0] = "cpu"  # the device of all tensors
             elif op.space in SPACES and op.name not in REJECTED and re.fullmatch(r"\w+", op.name):
                 function = getattr(getattr(getattr(torch.ops, op.space), op.name, None), op.overload, None)
                 if not isinstance(function, torch._ops.OpOverload):
