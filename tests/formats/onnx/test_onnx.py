@@ -254,9 +254,8 @@ def test_data_dependent_size_is_rejected_naming_the_operator() -> None:
 
 
 def test_number_of_inlined_nodes_is_limited() -> None:
-    two = helper.make_function(
-        "own", "F", ["q"], ["r"], [op("Relu", "q", "h"), op("Exp", "h", "r")], [helper.make_opsetid("", 17)]
-    )
+    nodes = [op("Relu", "q", "h"), op("Exp", "h", "r")]
+    two = helper.make_function("own", "F", ["q"], ["r"], nodes, [helper.make_opsetid("", 17)])
     calls = [op("F", "x", f"z{k}", domain="own") for k in range(3)]
     proto = model(calls, [value("x", [2])], [value(f"z{k}", None) for k in range(3)], functions=[two])
     with limits.overridden({"inlined-nodes": 6}):
@@ -302,9 +301,12 @@ def test_operator_without_a_required_input_is_rejected(operands: str) -> None:
 
 def test_name_not_in_utf_8_is_rejected() -> None:
     weights = {"weight": np.ones(2, np.float32)}
-    named = model([op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], weights).SerializeToString()
+    proto = model([op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], weights)
+    proto.graph.initializer[0].external_data.add(key="location", value="file")
+    named = proto.SerializeToString()
     weight = named.replace(b"weight", b"we\xffght").replace(b"we\xffght", b"weight", 1)
-    for damaged in (weight, function_model(17).SerializeToString().replace(b"Exp", b"E\xffp")):
+    body = function_model(17).SerializeToString().replace(b"Exp", b"E\xffp")
+    for damaged in (weight, body, named.replace(b"file", b"fi\xffe")):
         with pytest.raises(UnreadableInput, match="not UTF-8"):
             read_graph(damaged, "model.onnx")
 
@@ -321,9 +323,8 @@ def test_sum_of_a_fused_convolution_may_be_overwritten() -> None:
     node = op("FusedConv", "x w", "y", domain="com.microsoft", kernel_shape=[1, 1])
     node.input.extend(["", "z"])
     shape = [1, 4, 8, 8]
-    proto = model(
-        [node], [value("x", shape), value("z", shape)], [value("y", shape)], {"w": np.ones((4, 4, 1, 1), "f4")}
-    )
+    weights = {"w": np.ones((4, 4, 1, 1), "f4")}
+    proto = model([node], [value("x", shape), value("z", shape)], [value("y", shape)], weights)
     proto.opset_import.add(domain="com.microsoft", version=1)
     (read_node,) = read(proto).nodes
     assert [read_node.inputs[i] for i, _ in read_node.inplace] == ["z"]

@@ -113,8 +113,8 @@ def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 def external_files(data: bytes) -> list[str]:
     """Return the paths of the external weight files of the model in ``data``, each once."""
     tensors = tensors_of(onnx.ModelProto.FromString(data))
-    paths = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
-    return list(dict.fromkeys(paths))
+    entries = (entry for tensor in tensors for entry in tensor.external_data)
+    return list(dict.fromkeys(entry.value for entry in entries if entry.key == "location"))
 
 
 def check_weight_paths(model: onnx.ModelProto) -> None:

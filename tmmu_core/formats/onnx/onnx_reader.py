@@ -68,15 +68,13 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     except DecodeError as error:
         what = f"the ONNX model is cut off or damaged (it has {len(data)} bytes)."
         raise UnreadableInput(what, hint="Copy the file again.") from error
-    what = ""
-    if not model.graph.node:
-        what = "has no nodes"
-    elif not all(isinstance(text, str) for text in _texts(model)):
-        what = "is damaged: a name in it is not UTF-8"
-    elif not model.opset_import:
-        what = "names no operator set (opset_import)"
-    if what:
-        raise UnreadableInput(f"the ONNX model {what}.", hint="Export the model again.")
+    for is_valid, what in (
+        (model.graph.node, "has no nodes"),
+        (all(isinstance(text, str) for text in _texts(model)), "is damaged: a name in it is not UTF-8"),
+        (model.opset_import, "names no operator set (opset_import)"),
+    ):
+        if not is_valid:
+            raise UnreadableInput(f"the ONNX model {what}.", hint="Export the model again.")
     onnx_model.check_weight_paths(model)
     try:
         return _read(data, model, name, dict(envelopes or {}))
@@ -196,13 +194,15 @@ def flattened(model: onnx.ModelProto) -> Flat:
 
 
 def _texts(model: onnx.ModelProto) -> Iterator[Any]:
-    """Yield the names of graphs, functions, nodes, attributes and values: text, or bytes if a name is not UTF-8."""
+    """Yield the names of graphs, functions, nodes, values and weight files: text, or bytes if a name is not UTF-8."""
     for _, part in chain.from_iterable(map(onnx_model.graphs, (model.graph, *model.functions))):
         for node in part.node:
             attributes = (attribute.name for attribute in node.attribute)
             yield from (node.op_type, node.domain, node.name, *node.input, *node.output, *attributes)
         values = chain(part.input, part.output, part.value_info, getattr(part, "initializer", ()))
         yield from (part.name, *(getattr(value, "name", value) for value in values))
+    entries = (entry for tensor in onnx_model.tensors_of(model) for entry in tensor.external_data)
+    yield from (text for entry in entries for text in (entry.key, entry.value))
 
 
 def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
