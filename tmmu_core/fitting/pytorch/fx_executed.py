@@ -65,11 +65,8 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     except Exception as error:  # any error of a fake kernel
         raise trace_error(error, name) from error
     if reader.phase == "forward":
-        raise UnreadableInput(
-            "the module has no backward pass.",
-            source=name,
-            hint="Pass a module with a parameter that requires a gradient, and leave torch.inference_mode.",
-        )
+        hint = "Pass a module with a parameter that requires a gradient, and leave torch.inference_mode."
+        raise UnreadableInput("the module has no backward pass.", hint, source=name)
     graph, tensor_of = reader.native(name), reader.tensor_of
     return Executed(
         graph,

@@ -188,10 +188,8 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
     updated = [parameter for parameter in parameters if id(parameter) in in_groups]
     if not updated:
         name = type(given).__name__
-        raise UnreadableInput(
-            f"the optimizer {name} holds no parameter of the module.",
-            hint=f"Create it with parameters of this module: {name}(module.parameters()).",
-        )
+        hint = f"Create it with parameters of this module: {name}(module.parameters())."
+        raise UnreadableInput(f"the optimizer {name} holds no parameter of the module.", hint)
     return updated
 
 
@@ -251,7 +249,8 @@ def with_optimizer(
         cache[names] = _tensors_of_step(module, names, given)
     states, workspaces = cache[names]
     declared = {tensor.id for tensor in graph.tensors}  # a parameter in another one's storage has no tensor
-    updated = [parameter for parameter in gradients if parameter in declared]
+    written = {node.inputs[i]: node.outputs[k] for node in graph.nodes for i, k in node.in_place_write}
+    updated = [written.get(parameter, parameter) for parameter in gradients if parameter in declared]
     reads = dict.fromkeys([*gradients.values(), *updated, *(state.id for state in states)])
     node = Node(STEP, "optimizer_step", tuple(reads), tuple(w.id for w in workspaces), "optimizer", "none")
     return msgspec.structs.replace(

@@ -107,7 +107,8 @@ class _Rebuild:
         for node in self.joint.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
                 new = self._copy(node, {})
-                if node.op == "placeholder" and not node.name.startswith("tangents"):
+                # PyTorch copies the attributes of the backward part, so it gets constants as saved tensors.
+                if "val" in node.meta and not node.name.startswith("tangents"):
                     self.forward.append(new)
         nodes = {node.node_id: node for node in self.fitted.nodes}
         for node_id in self.fitted.execution_order or ():

@@ -1,7 +1,7 @@
 """One training step of a module: traced, compiled in a fitted order, run and measured."""
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only, tree_structure, tree_unflatten
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch import fx_memory
@@ -129,23 +130,17 @@ class TorchStep:
 
         is_inductor = str(getattr(backend, "__module__", "")).startswith("torch._inductor")  # it decomposes operators
         if backend != "eager" and (is_inductor or not callable(backend)):
-            raise UnreadableInput(
-                f"a fitted step has no backend {getattr(backend, '__name__', backend)!r}.",
-                hint='Use backend="eager", or a compiler of fx graphs other than Inductor: '
-                "(module, inputs) → function.",
-            )
+            hint = 'Use backend="eager", or a compiler of fx graphs other than Inductor: (module, inputs) → function.'
+            raise UnreadableInput(f"a fitted step has no backend {getattr(backend, '__name__', backend)!r}.", hint)
         module = self.module
         if _has_no_data(module, self.call):
-            raise UnreadableInput(
-                "the module's tensors have no data, so the step cannot run.",
-                source=self.name,
-                hint="Build the module with real tensors, fit it again, and compile the new fit.",
-            )
+            hint = "Build the module with real tensors, fit it again, and compile the new fit."
+            raise UnreadableInput("the module's tensors have no data, so the step cannot run.", hint, source=self.name)
         compiler = boxed_nop if backend == "eager" else backend
         trace = exported_joint(module, self.call, self.name, stand_in=False)
         attributes = fx_state.attributes_read(module)
         with self._autocast_as_traced(), torch.enable_grad(), attributes as read, trace as (joint, _, observed):
-            self._refuse_other_graph(joint.graph_module.code)
+            self._refuse_other_trace(joint.graph_module)
             run = aot_compile_joint_with_descriptors(
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
             )
@@ -153,13 +148,14 @@ class TorchStep:
             mutated = [node.meta["desc"] for node in signature_of(joint.graph_module).mutations.values()]
         written = {desc.target if hasattr(desc, "target") else self.call.input_names[desc.idx] for desc in mutated}
         shared = _pairs_in_one_storage(_values_by_name(module, self.call), written)
-        has_warned, parts = False, _parts(module, read)
+        has_warned, parts, form = False, _parts(module, read), tree_structure(self.call[:2])
         for path in observed.changed:  # the forward pass sets these attributes itself
             parts.pop(f"{WRAPPER}{path}", None)
 
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal has_warned
             call = Call.of(module.module, args, kwargs)
+            given = dict(zip(call.input_names, tree_leaves(call[:2]), strict=True))
             named = _values_by_name(module, call)
             now = _parts(module, read)
             self._refuse_other_call(named, parts, {path: now.get(path) for path in parts})
@@ -170,21 +166,25 @@ class TorchStep:
                 )
             has_warned = has_warned or self._warn_of_gradients(named)
             state = [named[name] if name in named else attrgetter(name)(module) for name in names]
+            args, kwargs = tree_unflatten([given[name] for name in self.call.input_names], form)
             with torch._C._DisableAutocast():  # the step has the casts as operators
-                result = run(*state, *call.args, **call.kwargs)
+                result = run(*state, *args, **kwargs)
             return result if torch.is_grad_enabled() else tree_map_only(torch.Tensor, torch.Tensor.detach, result)
 
         return step
 
-    def _refuse_other_graph(self, code: str) -> None:
-        if code != self.code:
-            lines = ([line for line in text.splitlines() if "torch.ops" in line] for text in (self.code, code))
-            one, other = next((pair for pair in zip_longest(*lines) if pair[0] != pair[1]), (None, None))
+    def _refuse_other_trace(self, joint: Any) -> None:
+        """Raise ``UnreadableInput`` if a new trace has other operators, or constants with other values."""
+        if not _is_same_trace(joint, self.code, self.executed.constants):
+            traces = (self.code, *self.executed.constants), (joint.code, *attributes_of(joint, torch.Tensor))
+            lines = ("\n".join(map(str, each)).splitlines() for each in traces)
+            rows = ([line for line in each if "torch.ops" in line or "tensor(" in line] for each in lines)
+            one, other = next((pair for pair in zip_longest(*rows) if pair[0] != pair[1]), ("", ""))
             raise UnreadableInput(
                 f"two traces of the module differ: {str(one).strip()!r} in the fit, {str(other).strip()!r} now.",
                 source=self.name,
                 hint="Fit the module again after a change. Its forward pass must not depend on values of Python that "
-                "change, such as random.random() or a counter: pass them as tensors.",
+                "change, such as random.random() or a counter: pass them as inputs.",
             )
 
     def _warn_of_gradients(self, named: Mapping[str, Any]) -> bool:
@@ -243,9 +243,8 @@ class TorchStep:
                 gradients = [parameter.grad for parameter in parameters]
                 if optimizer is not None:
                     optimizer.step()
-            buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
             peak = fx_memory.gpu_bytes(self.device, "peak") - other_bytes if is_on_gpu else storages.peak_bytes
-            return Measured(peak, gradients, buffers)
+            return Measured(peak, gradients, [buffer.detach().clone() for buffer in self.module.buffers()])
 
     @contextmanager
     def _state_restored(self) -> Iterator[None]:
@@ -290,10 +289,10 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     plain = {path: values for path, values in observed.changed.items() if not fx_state.has_tensors(values[1])}
     if plain:  # the next step starts with the attributes that this step set, and must have the same graph
-        next_code, next_state = code, fx_state.state_set(module.module, plain)
+        is_same, next_state = True, fx_state.state_set(module.module, plain)
         with suppress(UnreadableInput), next_state, torch.enable_grad(), trace() as (joint, *_):
-            next_code = joint.graph_module.code
-        if next_code != code:
+            is_same = _is_same_trace(joint.graph_module, code, executed.constants)
+        if not is_same:
             raise state_error(plain, name)
     reached = {path: pair for path, pair in observed.changed.items() if not fx_state.has_tensors(pair[0])}
     if len(reached) > len(plain) and not _has_no_data(module, call):  # attributes that get tensors in the first step
@@ -301,14 +300,18 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
             if _input_dependent(joint.graph_module) != dependent:  # a result of the first step replaces operators
                 raise state_error(reached.keys() - plain.keys(), name)
     if executed.generators and _sets_generators(trace, executed.generators):
-        raise UnreadableInput(
-            "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call.",
-            source=name,
-            hint="Create the generator in __init__, and seed it before each step, outside of the module.",
-        )
+        what = "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call."
+        hint = "Create the generator in __init__, and seed it before each step, outside of the module."
+        raise UnreadableInput(what, hint, source=name)
     results, autocast = observed.result_bytes, _autocast_now()
     tensors = _identities(_values_by_name(module, call), autocast)
     return TorchStep(module, call, name, optimizer, executed, code, results, accumulated, tensors, autocast)
+
+
+def _is_same_trace(joint: Any, code: str, constants: Any) -> bool:
+    """Return whether a trace has the operators ``code``, and constants with the bits of ``constants``."""
+    with _disable_current_modes():
+        return joint.code == code and equal_bits(attributes_of(joint, torch.Tensor), constants)
 
 
 def _input_dependent(module: torch.fx.GraphModule) -> int:
@@ -363,7 +366,7 @@ def _autocast_now() -> dict[str, torch.dtype]:
 
 def _values_by_name(module: Any, call: Call) -> dict[str, Any]:
     leaves = zip(call.input_names, tree_leaves(call[:2]), strict=True)
-    return dict((*module.named_parameters(), *module.named_buffers(), *leaves))
+    return dict((*leaves, *module.named_parameters(), *module.named_buffers()))
 
 
 def _pairs_in_one_storage(named: Mapping[str, Any], written: Collection[str]) -> set[tuple[str, str]]:
@@ -398,7 +401,7 @@ def _text(identity: Any) -> str:
     return f"{dtype} {tuple(shape)}{with_strides} on {device}{with_gradient}"
 
 
-def equal_bits(first: list[Any], second: list[Any]) -> bool:
+def equal_bits(first: Sequence[Any], second: Sequence[Any]) -> bool:
     """Return whether two lists of tensors or ``None`` are equal bit by bit; NaNs with equal bits are equal."""
 
     def bits(value: torch.Tensor) -> torch.Tensor:
