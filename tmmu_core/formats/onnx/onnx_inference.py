@@ -89,7 +89,7 @@ def small_weights(model: onnx.ModelProto) -> dict[str, Array]:
     values = {}
     for weight in model.graph.initializer:
         if prod(weight.dims) <= MAX_FOLDED_ELEMENTS and weight.data_location != TensorProto.EXTERNAL:
-            with suppress(TypeError, ValueError):  # it has no type, or its shape needs more bytes than it has
+            with suppress(KeyError, TypeError, ValueError):  # it has no known type, or fewer bytes than its shape
                 values[weight.name] = numpy_helper.to_array(weight)
     return values
 
