@@ -42,13 +42,13 @@ def draw_peak(shown: Shown) -> None:
     plan = shown.plan
     arena, step = arena_focus.drawn_arena(plan), arena_focus.step_of(shown)
     buffers = storages_alive(plan, step, arena)
-    where, at = arena or "all arenas", numbers.step(step, numbers.shortened(plan.node_at(step)))
+    where, at = f"arena '{arena}'" if arena else "all arenas", numbers.step(step, numbers.shortened(plan.node_at(step)))
     at = f"the peak, {at}" if step == arena_focus.peak_step(shown, arena) else at
     title = f"No live bytes in {where} at {at}"
     if buffers:
         total = sum(size for _, size in buffers)
         largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "live buffer")
-        title = f"{numbers.short_bytes(total)} of {where} in {count} at {at}; the largest takes {largest}"
+        title = f"{count} with {numbers.short_bytes(total)} in {where} at {at}; the largest takes {largest}"
     st.html(markup.view_title(title))
     groupings = _groupings(shown)
     names = list(groupings)
@@ -140,10 +140,10 @@ def draw_fragmentation(shown: Shown) -> None:
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown)
     account_bytes = waste_ledger(plan, arena).at(step)
-    title = f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of the arena {arena} are live"
+    title = f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of the arena '{arena}' are live"
     if unused := extent - account_bytes["live"]:
         largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
-        share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of the arena {arena}"
+        share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of the arena '{arena}'"
         title = f"At {numbers.step(step)}, {share} are unused; largest share: {ACCOUNT_STYLES[largest][0]}"
     st.html(markup.view_title(title))
     rows = []
@@ -218,7 +218,7 @@ def draw_reuse(shown: Shown) -> None:
     cost, bound, capacity = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0, arena.capacity_bytes
     within = f" within {numbers.short_bytes(capacity)}" if capacity < numbers.UNLIMITED else ""
     proof = "proven lowest" if cost == bound else f"lower bound {numbers.grouped(bound)}"
-    st.html(markup.view_title(f"Reuse cost of {name}: {numbers.grouped(cost)}{within}, {proof}"))
+    st.html(markup.view_title(f"Reuse cost of arena '{name}': {numbers.grouped(cost)}{within}, {proof}"))
     left, right = st.columns([0.5, 0.5], gap="medium")
     with left:
         reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == name]
@@ -233,9 +233,9 @@ def draw_reuse(shown: Shown) -> None:
     with right:
         groups, limit = arena.reuse_cost_witness or (), numbers.short_bytes(capacity)
         colocated = shown.plan.constraints is not None and shown.plan.constraints.colocations
-        costs = f"the least cost of the buffers in each line below, which together exceed {limit}"
-        costs += ", plus costs of colocated buffers:" if colocated else ":"
-        reasons = [f"Lower bound {numbers.grouped(bound)}: {costs}"] if groups else []
+        costs = f"because these buffers do not fit into {limit} without reuse"
+        costs += ", and colocated buffers have costs:" if colocated else ":"
+        reasons = [f"Lower bound {numbers.grouped(bound)}, {costs}"] if groups else []
         for group in groups:
             size = sum(int(plan.size[plan.row_of[member]]) for member in group if member in plan.row_of)
             listed = numbers.some([numbers.shortened(member, 20) for member in group])

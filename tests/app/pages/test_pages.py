@@ -23,15 +23,15 @@ def test_list_has_the_colours_of_the_map() -> None:
     swatches = re.findall(r'swatch" style="background:(#\w+)"></span> .*?<code>([^<]*)</code>', card)
     assert swatches == [(CATEGORIES[1], "r11"), (CATEGORIES[0], "r12"), (CATEGORIES[1], "r13")]
     assert "all arenas at #14" in html(opened("device")).split("Largest at the peak")[1]
-    assert " of all arenas in " in title(opened("peak", graph="sample:resnet50", arena="*"))
-    assert " of parameters in " in title(opened("peak", graph="sample:resnet50", tensor="gpu_0/pred_w_0"))
+    assert " in all arenas at " in title(opened("peak", graph="sample:resnet50", arena="*"))
+    assert " in arena 'parameters' at " in title(opened("peak", graph="sample:resnet50", tensor="gpu_0/pred_w_0"))
 
 
 @pytest.mark.parametrize(
     ("page", "shown_text"),
     [
-        ("peak", "of activations in 3 live buffers at the peak, #14"),
-        ("fragmentation", "of the arena activations are unused; largest share: slot rounding"),
+        ("peak", "in arena 'activations' at the peak, #14"),
+        ("fragmentation", "of the arena 'activations' are unused; largest share: slot rounding"),
         ("compare", "Choose a baseline"),
         ("planners", " best: "),
         ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps; mode: inference"),
