@@ -226,7 +226,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     labelled = [0, ledger.extent]
     if min(ledger.extent - peak, peak) / top * sheet.area[1] > 14:  # else the label of the peak overlaps another label
         labelled.append(peak)
-    axis = "steps at which a range begins or ends" if len(ledger.live) < plan.steps else "step"
+    axis = "steps at which a live range begins or ends" if len(ledger.live) < plan.steps else "step"
     if len(rows) < len(ledger.live):
         axis += f", {len(rows):,} of {numbers.count(len(ledger.live), 'step')} drawn"
     axis_place = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'

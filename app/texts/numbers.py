@@ -80,8 +80,8 @@ def step(t: int | None, node: str = "") -> str:
 
 
 def live_range(birth: int, death: int) -> str:
-    """Return a half-open live range: ``[104, 131)``."""
-    return f"[{birth:,}, {death:,})"
+    """Return a half-open live range: ``[1104, 1131)``; its comma separates the steps, not groups of digits."""
+    return f"[{birth}, {death})"
 
 
 def short_hash(digest: bytes) -> str:

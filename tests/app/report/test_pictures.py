@@ -134,4 +134,4 @@ def test_summary_of_a_long_timeline_lists_the_buffers_at_its_peak() -> None:
     rows = (("a", "activations", 0, 0, 100, 0, 10), ("b", "activations", 0, 0, 300, 5_000, 9_000))
     shown_text = markdown(plan_of(rows, nodes=("n",) * 8_999), Verdict()).decode()
     assert "300 B at `#5,000 n`; 1 buffer:" in shown_text
-    assert "| `b` | 300 B | [5,000, 9,000) |" in shown_text
+    assert "| `b` | 300 B | [5000, 9000) |" in shown_text

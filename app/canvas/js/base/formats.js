@@ -22,7 +22,7 @@ export const fullBytes = (n) => (BigInt(n) < 1024n ? `${grouped(n)} B` : `${shor
 export const offsetText = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;
 /** Format a step and its node: "#1,104 conv_12". */
 export const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
-export const rangeText = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
+export const rangeText = (a, b) => `[${a}, ${b})`;
 
 /** Shorten a name to at most `letters` letters. If `letters` ≥ 3, "…" replaces the middle, where names differ least. */
 export function shortened(text, letters) {

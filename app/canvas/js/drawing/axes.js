@@ -88,7 +88,7 @@ export function drawTicks(pen, frameState, { steps, levels }) {
   const { plan, plane, plot, scene, look, height } = frameState;
   const slots = plan.slotted ? "slot" : "buffer";
   const levelAxis = { lifetimes: "tensor, by first write", slots, map: "offset" }[scene.view];
-  const stepAxis = plan.events ? "steps at which a range begins or ends" : "step";
+  const stepAxis = plan.events ? "steps at which a live range begins or ends" : "step";
   const [ticksBelow, ticksLeft] = plane.swappedIfSideways(steps, levels);
   const [axisBelow, axisLeft] = plane.swappedIfSideways(stepAxis, levelAxis);
   pen.fillStyle = look.soft;
