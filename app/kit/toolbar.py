@@ -164,7 +164,7 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
     hint = "Settings of each arena; all arenas must be listed. A tensor selects one with its field `arena`."
     st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=hint, height=100, **widget)
     _size_setting("Page size", "page_size", choice.page_size, "none", "Arena sizes are multiples of this size.")
-    hint = "Limit of the sum of all arena sizes. Arenas stay separate; under the memory limit, they share one memory."
+    hint = "Limit of the sum of all arena sizes. Arenas stay separate; with a memory limit, they share one memory."
     _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", hint)
     default_sizes = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):

@@ -45,8 +45,8 @@ def module_table(fitted: Fitted) -> tuple[list[str], list[list[str]]]:
 def peak_text(fitted: Fitted) -> str:
     """Return the node and module at the peak, and a suggestion to lower it: ``Peak: mm_6 in blocks.3. …``."""
     peak = fitted_peak(fitted)
-    place = f"in {peak['module']}" if peak["module"] else "outside modules"
-    return f"Peak: {peak['node']} {place}. {peak['suggestion']}".rstrip()
+    place = f" in {peak['module']}" if peak["module"] else ", outside modules"
+    return f"Peak: {peak['node']}{place}. {peak['suggestion']}".rstrip()
 
 
 def unknown_operators(fitted: Fitted) -> str:

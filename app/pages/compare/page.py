@@ -169,16 +169,16 @@ def _difference_table(comparison: Comparison) -> None:
     rows += [("settings", difference) for difference in comparison.context]
     cells = [[kind, *map(markup.esc, (_field_text(field.path), totals_text.sides(field)))] for kind, field in rows]
     if cells:
-        st.html(markup.heading("Different settings and fields", "baseline → candidate"))
+        st.html(markup.heading("Different settings and fields", "baseline → candidate; tensors in order of id"))
         st.html(markup.table(["", "where", "values"], cells))
 
 
 def _field_text(path: str) -> str:
-    """Return the path of a field of a plan file as text: ``offset of conv_1``, ``tensor conv_1``, ``planner``."""
+    """Return the path of a field of a plan file as text: ``offset of tensor a``, ``tensor a``, ``planner``."""
     of_tensor = re.fullmatch(r"""\$\.tensors\[(['"])(.*)\1\](?:\.(\w+))?""", path)
     if of_tensor is not None and of_tensor[3] is None:
         return f"tensor {of_tensor[2]}"
-    field, tensor = (of_tensor[3], f" of {of_tensor[2]}") if of_tensor else (path.removeprefix("$."), "")
+    field, tensor = (of_tensor[3], f" of tensor {of_tensor[2]}") if of_tensor else (path.removeprefix("$."), "")
     return field.replace("ir_", "graph ").removesuffix("_bytes").replace("_", " ") + tensor
 
 

@@ -101,7 +101,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         if fitted.answer != "fits":
             bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
             st.html(markup.heading(f"Why at least {bound} are needed with the allowed changes"))
-            ways = "Raise the limit, allow 'smaller sizes', or split the model over several ranks (Scale)."
+            ways = "Raise the limit, or split the model over several ranks (Scale)."
             for line in [*bound_lines(fitted), *([ways] if fitted.answer == "cannot" else [])]:
                 st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
     with right:
@@ -244,7 +244,7 @@ def draw_moves(moves: Sequence[Move]) -> None:
         name, flops, moved_bytes = KINDS[move.kind].partition(",")[0], move.cost.extra_flops, move.cost.moved_bytes
         costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
         details = f'{markup.esc(numbers.shortened(move.what, 160))} · <span class="soft">{markup.esc(move.why)}</span>'
-        saved = numbers.short_bytes(move.bytes) if move.bytes or len(moves) == 1 else "with the others"
+        saved = numbers.short_bytes(move.bytes) if move.bytes or move is moves[-1] else "counted below"
         rows.append([name, saved, *costs, details])
     shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without empty columns
     cells = [[row[k] for k in shown] for row in rows]

@@ -67,7 +67,7 @@ def planners(shown: Shown) -> None:
         long_work.progress(job, f"Planning with {name}")
     arena = arena_focus.arena(shown)
     rows = [*(_row(name, plans[name], arena) for name in names), *failed]
-    head = ["planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout"]
+    head = ["planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout hash"]
     head += [totals_text.COST] if any(len(row) > len(head) for row in rows) else []
     current = names.index(shown.choice.planner) if shown.choice.planner in names else -1
     st.html(markup.table(head, rows, numbers=(1, 2, 3, 5, 7), now=current))
@@ -127,8 +127,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     arena = arena if arena in plan.arena_of else totals_text.main_arena(plan)
     excess = ", over a limit" if over_limits(plan) else ""
     detail = "" if name in PLANNERS else " (offsets of the file)"
-    if _selects_memories(name):
-        detail = f" (selects memories, not comparable: {', '.join(plan.arena_of)})"
+    detail = " (selects memories: not comparable)" if _selects_memories(name) else detail
     return [
         totals_text.planner_label(plan, arena, detail),
         markup.size(figures.extent_bytes),

@@ -62,7 +62,7 @@ def _selectable_part(shown: Shown) -> None:
         has_order = shown.timeline.source.execution_order is not None
         order = "the chosen order" if shown.choice.order else "the order of the file" if has_order else DEFAULT_ORDER
         listed = numbers.of(len(table), shown.timeline.steps, "step")
-        note = f"{order}; {listed} listed; click a row to select its first output"
+        note = f"{order}; {listed} listed; tensor: the first output; click a row to select it"
         st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable_table(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
@@ -191,6 +191,7 @@ def drawing(shown: Shown, view: GraphView, peak_node: int) -> dict[str, Any]:
     levels = []  # per open module: number, parent, name, path, number of nodes as text
     for level in graph.levels:
         path, count = path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")
+        count += f" · {tree.blocks[level]:,} blocks" * bool(tree.blocks[level])
         levels.append([level, int(tree.parent[level]), visible(tree.label(level)), path, count])
     box_texts = [[box[field] for field in ("key", "name", "under", "level")] for box in boxes]
     layout_input = [box_texts, levels, [edge[:2] for edge in edges]]
@@ -246,9 +247,9 @@ def _box(shown: Shown, vertex: Vertex, written_bytes: int, total: int) -> dict[s
     peak_tip = [("at the peak", share)] if written_bytes else []
     pick, path, level = "", None, 0
     if vertex.kind == "level":
-        blocks = int(tree.blocks[vertex.item])
         key, name, level, path = f"l{vertex.item}", tree.label(vertex.item), vertex.level, tree.paths[vertex.item]
-        under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
+        under = numbers.count(vertex.members, "node")
+        under += f" · {tree.blocks[vertex.item]:,} blocks" * bool(tree.blocks[vertex.item])
         tip = [("nodes", f"{vertex.members:,}"), ("internal tensors", f"{vertex.internal:,}"), *peak_tip]
     elif vertex.kind == "inputs":
         names = timeline.graph.inputs

@@ -75,7 +75,7 @@ def test_transferred_bytes_are_a_cost_on_the_curve() -> None:
     at = opened("fit", graph="sample:resnet50", capacity="activations=6.5MiB")
     assert "transferred" in str([titles(chart) for chart in charts_of(at)])
     assert points(at)[0][-1] == 19_267_584
-    assert "with the others" in html(at)
+    assert "counted below" in html(at)
 
 
 def points(at: AppTest) -> tuple[list[float], list[float]]:
