@@ -29,7 +29,7 @@ SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc"
     [
         (HOLED, "given", "250 B: at #2, 100 B are free below the highest live tensor."),
         ("sample_graphs/mixed_sizes.tmmu.json", "slots", "504 KiB are unused inside the slots of live tensors."),
-        (SMALL, "slots", "at #482,304, where a tensor ends at 2.30 MiB, 990 KiB are live and 1.33 MiB are unused"),
+        (SMALL, "slots", "at #482,304, 990 KiB are live up to offset 2.30 MiB, and 1.33 MiB are unused"),
         (RESNET, "auto", "105 MiB are live at #13 n12; no plan of this execution order is smaller."),
         (RESNET, "slots", f"{ABOVE} #14 n13, r13 does not reuse r12's memory in place (3.06 MiB)."),
         (RESNET, "greedy", f"{ABOVE} #15 n14, 2.30 MiB are not reused in place."),

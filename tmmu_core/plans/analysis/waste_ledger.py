@@ -303,7 +303,7 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     missed, place = f"{target} does not reuse {source}'s memory in place ({lost})", f"{step_text},"
     if gap.cause_bytes > gap.bytes:  # then the live bytes, at most extent − cause_bytes, are below the lower bound
         live = short_bytes(waste_ledger(plan, gap.arena).at(gap.step)["live"])
-        place += f" where a tensor ends at {short_bytes(arena.extent_bytes)}, {live} are live and"
+        place += f" {live} are live up to offset {short_bytes(arena.extent_bytes)}, and"
     causes = {
         "reuse": f"at {step_text}, {missed if gap.reuse else f'{lost} are not reused in place'}",
         "holes": f"at {place} {lost} are free below the highest live tensor",
