@@ -30,7 +30,7 @@ MAX_SMALL_UNITS = 400  # maximum number of units of a small model
 PROOF_BUDGET_OF_SMALL = 600_000  # maximum number of expansions of the best-first search for a small model
 PROOF_BUDGET = 150_000  # the same for other models
 SHORT_BUDGET = 4_000  # the same if the lower bound exceeds the goal
-WHY = "the new order keeps all dependencies: data, overwrites, side effects, unknown operators, scopes"
+WHY = "data dependencies hold; overwrites, side effects, unknown operators and the nodes of a scope keep their order"
 
 
 @dataclass(eq=False)
