@@ -65,12 +65,12 @@ _SNAPSHOT, _PROFILE = "PyTorch allocator snapshot", "PyTorch profiler trace with
 _PACKING = "structured packing problem (DSA with reuse penalties)"
 
 READERS: tuple[Reader, ...] = (
-    Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), ".planfile.trace:read_trace"),
+    Reader("trace", "TMMU trace", "plan", (".jsonl", ".cborseq", ".gz"), ".planfile.trace:read_trace"),
     Reader("torch-snapshot", _SNAPSHOT, "instance", _PICKLE, ".pytorch.snapshot.torch_snapshot:read"),
     Reader("executorch-trace", "ExecuTorch memory trace", "instance", _JSON, ".edge.executorch:read_trace"),
     Reader("torch-profile", _PROFILE, "instance", _JSON, ".pytorch.snapshot.kineto_trace:read"),
     Reader("plan", "plan file", "plan", _DOCUMENT, ".planfile.plan_file:from_document"),
-    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), ".planfile.plan_file:restore"),
+    Reader("checkpoint", "TMMU checkpoint", "plan", (".cbor", ".gz"), ".planfile.plan_file:restore"),
     Reader("structured-problem", _PACKING, "instance", _JSON, ".structured_problem:read"),
     Reader("native", "TMMU graph", "graph", _DOCUMENT, "..graph.native.native_file:decode"),
     Reader("node-centric", "node-centric graph", "graph", _DOCUMENT, "..graph.native.native_file:decode_node_centric"),

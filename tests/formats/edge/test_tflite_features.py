@@ -282,7 +282,7 @@ def test_variable_is_not_named_like_a_tensor() -> None:
 def test_open_sizes_of_inputs_are_noted() -> None:
     batch = T("x", (1, 4), signature=(-1, 4))
     graph = read(model([batch, T("y", (1, 4), signature=(-1, 4))], [Op("ABS", (0,), (1,))]), "m.tflite")
-    assert graph.notes[0].startswith("dynamic sizes are those in the file: x [1, 4]")
+    assert graph.notes[0].startswith("dynamic inputs have the sizes in the file: x [1, 4]")
     assert not any(node.unplanned for node in graph.nodes)
 
 

@@ -130,7 +130,7 @@ class _GraphBuilder:
         name = PurePath(self.name).name.removesuffix(".tflite") + suffix
         dynamic_tensors = [main.subgraph.tensors[i] for i in self.dynamic_inputs]
         listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in dynamic_tensors)
-        note = f"dynamic sizes are those in the file: {listed}; resize inputs in the converter."
+        note = f"dynamic inputs have the sizes in the file: {listed}; for other sizes, resize them in the converter."
         fields = (tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name)
         order = tuple([node.node_id for node in self.nodes])
         return Graph(*fields, execution_order=order, alignment=ALIGNMENT, notes=(note,) if listed else ())
