@@ -108,7 +108,7 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "llama3_8b_train_b1_s2048",
         "Llama 3 8B, training step",
-        "8.03 billion parameters in bfloat16: each layer keeps more bytes, mostly attention matrices.",
+        "8.03 billion parameters in bfloat16: live bytes grow with each layer, mostly by attention matrices.",
     ),
     traced(
         "llama3_405b_inference_b1_s2048",
