@@ -136,4 +136,4 @@ def test_every_costly_reuse_has_its_price_on_the_map(visit: Visit, tmp_path: Pat
     expect(page.locator('.tmmu-canvas[data-reuses="1"]').first).to_be_visible()
     expect(page.get_by_text("costly reuse, + its cost").first).to_be_visible()
     expect(page.get_by_text("Reuse cost against capacity")).to_be_visible()
-    expect(page.get_by_text("the least cost of the buffers in each line")).to_be_visible()
+    expect(page.get_by_text("because these buffers do not fit into")).to_be_visible()
