@@ -71,7 +71,7 @@ class _Value:
     dtype: str
     storage: str  # id of the storage tensor
     nbytes: int  # of the storage
-    start: int = 0  # byte of PyTorch's storage where the tensor ``storage`` begins; 0 if several inputs share it
+    start: int = 0  # first byte of PyTorch's storage that the tensor ``storage`` contains; 0 if several inputs share it
 
     def within(self, layout: StridedLayout) -> StridedLayout:
         """Return ``layout`` with its offset from the start of the storage tensor."""
@@ -122,26 +122,26 @@ class _Reader:
                 self.outputs.append(self.values[spec.tensor].id)
 
     def _add_inputs(self) -> None:
-        # PyTorch saves a storage once. Inputs of equal storage and layout (tied) are one tensor; slices are views.
-        places = [(incoming, *self._layout_and_dtype(incoming.name)) for incoming in self.program.inputs]
-        layouts_of = defaultdict[str, set[StridedLayout]](set)
-        for incoming, layout, _ in places:
+        # The archive has one member per storage. Inputs with the same member and layout (tied weights) are one tensor.
+        # Inputs with different layouts, such as [0:50] and [50:100] of 100 floats, are views of one storage tensor.
+        inputs = [(incoming, *self._layout_and_dtype(incoming.name)) for incoming in self.program.inputs]
+        ends_of = defaultdict[str, dict[StridedLayout, int]](dict)  # member → layout → its last byte + 1
+        for incoming, layout, _ in inputs:
             if incoming.member and layout.dense_bytes:
-                layouts_of[incoming.member].add(layout)
+                ends_of[incoming.member][layout] = layout.offset * layout.itemsize + layout.covered_bytes
+        shared_bytes = {member: max(ends.values()) for member, ends in ends_of.items() if len(ends) > 1}
         known: dict[tuple[str, StridedLayout], _Value] = {}
-        first_of: dict[str, _Value] = {}
-        for incoming, layout, dtype in places:
+        first_of: dict[str, _Value] = {}  # member → its first input
+        for incoming, layout, dtype in inputs:
             member, arguments = incoming.member, (incoming.name, incoming.target, layout, dtype, incoming.role)
-            is_shared = layout.dense_bytes and len(layouts_of[member]) > 1
-            layouts = layouts_of[member] if is_shared else set()
+            shared = shared_bytes.get(member) if layout.dense_bytes else None
             if member and (member, layout) in known:
                 self.values[incoming.name] = known[member, layout]
-            elif layouts and member in first_of:
+            elif shared is not None and member in first_of:
                 self._view_in(*arguments, first_of[member])
             else:
-                shared = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
                 value = self._own_storage(*arguments, shared)
-                if layouts:
+                if shared is not None:
                     first_of[member] = value
                 if incoming.role == "input":
                     self.inputs[value.storage] = None
@@ -291,7 +291,7 @@ class _Reader:
     def _own_storage(
         self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, shared: int | None = None
     ) -> _Value:
-        """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes if inputs share it."""
+        """Declare a tensor, and its storage unless it fills that. ``shared``: bytes of a storage of several inputs."""
         tensor_id = _unique(tensor_id, self.tensor_ids)
         offset_bytes = layout.offset * layout.itemsize
         start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)

@@ -1,25 +1,27 @@
-"""Fake tensors, which have no values: one mode for all tensors of a trace, patches for code that reads values, kernels.
+"""Fake tensors for a trace: stand-ins for other tensors, patches for code that reads values, and kernels.
 
-During a trace, fake tensors on a device of this machine, with the same sizes and strides, replace three kinds of
-tensors: on the ``meta`` device, on an accelerator that this machine does not have, and of another fake mode.
+A fake tensor has sizes, strides and a storage, but no values. A trace has one fake mode. A stand-in is a fake tensor of
+this mode, on a device of this machine. It replaces a tensor of another fake mode, on the ``meta`` device, or on an
+accelerator that this machine does not have.
 
-Patches skip reads of values. Version 5 of ``transformers`` reads position ids and padding masks; patched, it takes a
-row as one sequence, and uses every mask. ``torch.nn.Transformer`` compares a mask with the causal one; patched, it uses
-only ``is_causal``. Patched ``torch.distributions``, ``gaussian_nll_loss``, ``istft`` and ``cov`` check no values.
-Patched ``trunc_normal_`` draws nothing, because it reads values to redraw those out of range.
+Patched code does not read the values of tensors:
 
-PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
-mode runs one kernel. While a model is traced, such an operator stays one kernel (except ``_IN_PYTHON``).
+* ``transformers`` 5 takes each row as one sequence, whatever its position ids are, and uses every mask.
+* ``torch.nn.Transformer`` takes a mask as causal only if ``is_causal`` is set.
+* ``torch.distributions``, ``gaussian_nll_loss``, ``istft`` and ``cov`` do not check their arguments.
+* ``trunc_normal_`` draws nothing. Unpatched, it redraws the values that are out of range.
 
-Layouts and storages are those of PyTorch's real kernels where its fake kernels differ or are missing:
+PyTorch replaces some operators by Python code for a trace: interpolation becomes thirty operators on indices. Eager
+mode runs one kernel, so the trace keeps one operator here (except ``_IN_PYTHON`` and, on request, ``_FUSED``).
+
+A fake kernel computes only sizes and strides. These results get the layout and the storage of the real kernel:
 
 * The gradients of some losses and normalizations, and results of batch norm, are contiguous (or channels last) for any
   layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
 * On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
-* The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
-  in a tensor are replaced by the largest possible length, the width of the padded targets.
-* A kernel that resizes its result keeps the larger storage: ``mse_loss`` keeps the storage of all losses, ``col2im``
-  (``F.fold``) the storage of its columns if they are larger, ``embedding_bag`` on the CPU one more index.
+* The size of a result of ``ctc_loss`` depends on the longest target: if unknown, it is the width of the padded targets.
+* A result can be smaller than its storage. ``mse_loss`` of 100 elements returns a scalar in a storage of 100,
+  ``col2im`` (``F.fold``) an image in the storage of its columns. ``embedding_bag`` on the CPU has one more index.
 * ``copy`` and scatter operators copy the whole storage of their first argument, unless it is expanded.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
@@ -55,8 +57,7 @@ _RESIZED_LOSSES = tuple(
 )
 _PRODUCTS = tuple(op.default for op in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
 _COPIES = tuple(op.default for op in (aten.copy, aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter))
-_WEIGHT_INDEX = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
-"""Normalization → position of its weight, whose dtype the statistics have."""
+_WEIGHT_INDEX = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}  # position of the weight
 
 
 class _NoCheckpoint:
@@ -96,7 +97,7 @@ value_checks_disabled = partial(
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
-    # A copy of the function: a wrapper would hold references to arguments that the function itself releases.
+    # A copy of the function with other globals: a wrapper would keep arguments alive after the function releases them.
     (_nll.__module__, _nll.__name__, FunctionType(_nll.__code__, _names_without_any, argdefs=_nll.__defaults__)),
     *(("torch", name, _EqualIsFalse()(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
@@ -106,14 +107,13 @@ _joint_graph_patched = partial(
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),  # no recomputation
     # Backward may run twice, so it cannot reuse the bytes of its inputs.
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
-    # Eager mode makes dense tangents. Unpatched, the tangent of a result with gaps needs the same gaps, thus a copy.
+    # A result with gaps has a dense tangent in eager mode. Unpatched, the trace copies it to a tangent with these gaps.
     (collect_metadata_analysis.__name__, _tangent_of.__name__, lambda result: _tangent_of(torch.empty_like(result))),
 )
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
-"""Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
-mean; its decomposition returns the new mean as a result."""
-_FUSED = frozenset({"dropout"})
-"""Operators whose decomposition is one kernel. Without it, dropout is three, as in eager mode on the CPU."""
+"""Operators that keep their Python code: the schema of batch norm does not declare its write to the running mean, but
+its Python code returns the new mean as a result."""
+_FUSED = frozenset({"dropout"})  # its Python code calls one operator, but eager mode on the CPU calls three
 
 
 @cache
@@ -131,7 +131,7 @@ def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:
 
 
 class StandIns:
-    """Replaces tensors of other devices or modes by fake ones (``real``: also real ones). Storages stay shared."""
+    """Stand-ins of tensors; ``real``: also of real ones. Tensors with one storage get stand-ins with one storage."""
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
         self.mode, self.real = mode, real
@@ -174,7 +174,7 @@ class StandIns:
 
 
 def objects_as_containers(output: Any) -> Any:
-    """Return a module's output with lists of tensors for unknown objects (a key-value cache); register dataclasses."""
+    """Return a module's output with a list of tensors for each unknown object (a cache); register dataclasses."""
     while classes := {type(leaf) for leaf in tree_leaves(output) if hasattr(type(leaf), "__dataclass_fields__")}:
         for each in classes:
             register_dataclass(each)
@@ -210,10 +210,10 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def while_traced(*, fused_dropout: bool) -> Iterator[None]:
-    """Context manager: skip reads of values; trace the operators of eager mode (``fused_dropout``: one for dropout)."""
+    """Context manager: read no values, and trace the operators of eager mode; ``fused_dropout``: one for dropout."""
     kept = _IN_PYTHON | _FUSED if fused_dropout else _IN_PYTHON
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-    removed = []  # the decompositions before autograd
+    removed = []  # Python code that replaces an operator before autograd
     for name in sorted(set(torch.ops.aten) - kept):
         packet = getattr(torch.ops.aten, name)
         for operator in (getattr(packet, overload) for overload in packet.overloads()):
@@ -267,7 +267,7 @@ def while_built() -> Iterator[None]:
 
 
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
-    """Return a fake kernel's ``result`` with the real one's dtypes and storage sizes. Raises ``UnreadableInput``."""
+    """Return ``result`` of a fake kernel with the dtypes and storages of the real one. Raises ``UnreadableInput``."""
     dtypes = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)} if func in _PRODUCTS else ()
     if len(dtypes) > 1:  # the real kernel of a product rejects them
         what = f"{func} has operands of different dtypes: {', '.join(sorted(map(str, dtypes)))}."

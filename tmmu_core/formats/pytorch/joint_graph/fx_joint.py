@@ -5,11 +5,11 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Inputs and results of the forward pass that backward reads are saved, unless their storage is persistent.
-* If the program writes a buffer (or another input), the operator that computes the new value writes it in place if it
-  reads the old value (``batch_norm``) and neither value is a view. Otherwise, a node copies the new value there.
+* The program returns the new value of each buffer (or input) that it writes. If the operator of the new value reads the
+  old one (``batch_norm``) and neither is a view, it writes in place. Otherwise, a node copies the new value there.
 * The bodies of operators in ``FLOWS`` (``cond``, ``while_loop`` …) are flattened where possible (``scopes``). Other
   bodies are not planned; the field ``unplanned`` names them.
-* A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
+* A tensor that does not fill its storage (padding, an input that is a slice) is a view of another tensor: the storage.
 """
 
 import operator
@@ -68,7 +68,7 @@ class JointReader(torch.fx.Interpreter):
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
         self.storages: dict[int, tuple[str, StridedLayout | None]] = {}
-        """Address of a storage → id of the tensor that owns it, and its layout (``None``: ``uint8``, or repeats)."""
+        """Address of a storage → id of the tensor that fills it, its layout (``None``: ``X.storage``, or repeats)."""
         self.id_of: dict[int, str] = {}  # ``id()`` of a value → tensor id
         self.values: list[Any] = []  # all values; the references keep their ``id()`` and storage addresses unique
         self.value_of: dict[str, Any] = {}  # tensor id → value
@@ -134,7 +134,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor, and its storage if new and not filled by the tensor. Return the ids, the storage first."""
+        """Declare a tensor X. If it does not fill its new storage, declare ``X.storage`` first. Return the new ids."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -155,9 +155,9 @@ class JointReader(torch.fx.Interpreter):
         return ids
 
     def _call(self, n: Any, value: Any) -> None:
-        part, is_unchanged = fx_patterns.written_part(n) if self.folds else (None, False)
-        if is_unchanged:
-            self._remove_node(part)
+        writer, is_same_part = fx_patterns.part_writer(n) if self.folds else (None, False)
+        if is_same_part:
+            self._remove_node(writer)
             self._rename(value, self.env[n.args[0]])
             return
         operands, results = _tensors(self.fetch_args_kwargs_from_env(n)), _tensors(value)
@@ -180,13 +180,13 @@ class JointReader(torch.fx.Interpreter):
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
         draft.inplace = self._inplace_pairs(n, operands, results, draft)
-        if part is not None:  # eager mode runs one operator, which writes to a view in place
-            replaced, part_id = self._remove_node(part), self.id_of[id(self.env[part.args[0]])]
+        if writer is not None:  # the scatter becomes the operator that eager mode runs in place on the part
+            replaced, part_id = self._remove_node(writer), self.id_of[id(self.env[writer.args[0]])]
             draft.instr = replaced.instr
             draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]
         self._write_buffers(n, value, draft)
         self.nodes.append(draft)
-        origin = (part or n).meta.get(fx_origins.KEY)
+        origin = (writer or n).meta.get(fx_origins.KEY)
         if origin is not None:
             self.origins[node_id] = origin
 
@@ -209,7 +209,7 @@ class JointReader(torch.fx.Interpreter):
         """Set ``phase``, and add a node for each tangent: the gradient that the caller passes for an output."""
         self.phase = "backward"
         for placeholder, (descriptor, value) in self.tangents.items():
-            result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base: the result that views it
+            result = getattr(descriptor.output, "base_of", descriptor.output)  # the base of a returned view → the view
             node = self.signature.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[node])]] if node is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
@@ -274,7 +274,7 @@ class JointReader(torch.fx.Interpreter):
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
-        """Return a function that flattens ``body``. ``operands`` has its numbers; ``inline``: in its caller's scope."""
+        """Return a function that flattens ``body``; numbers are from ``operands``; ``inline``: in the same scope."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
@@ -332,8 +332,8 @@ class JointReader(torch.fx.Interpreter):
                 self.outputs.append(tensor_id)
         written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}
         for parameter, [(total, first), *others] in gradients_of.items():
-            # A tied parameter has a gradient per name; eager mode sums these in order. It copies a single gradient that
-            # no backward node computes, that an earlier parameter shares, or that has other strides.
+            # Eager mode sums the gradients of a tied parameter (one per name) in order. It copies a single gradient if
+            # no backward node computes it, an earlier parameter has it too, or the parameter has other strides.
             is_shared = total not in written or total in self.gradients.values()
             if not others and (is_shared or not has_strides_of(first, self.value_of[parameter])):
                 total = self._add_gradient(f"{parameter}.grad_copy", "clone", parameter, [total], "none")

@@ -1,7 +1,7 @@
-"""Recognise two things in a traced graph: the meaning of its inputs and outputs, and writes to a part of a tensor.
+"""Find the meaning of a traced graph's inputs and outputs, from AOTAutograd's descriptors, and its writes to views.
 
-AOTAutograd's descriptors state the meaning of inputs and outputs. A traced graph is functional: it replaces a write to
-a view by three operators, one of which returns a temporary tensor for the part::
+A traced graph is functional: it replaces a write to a view by three operators. The middle one returns a new tensor for
+the part that is written, and the scatter returns the whole tensor with this part::
 
     y[:, 2:4] = x     slice(y, 1, 2, 4) ─► copy(·, x) ─► slice_scatter(y, ·, 1, 2, 4)
     y[:, 2:4] += x    slice(y, 1, 2, 4) ─► add(·, x)  ─► slice_scatter(y, ·, 1, 2, 4), then a copy of the part to itself
@@ -30,10 +30,10 @@ class JointSignature:
     """Inputs and outputs of the joint graph: results, gradients, new values of inputs."""
 
     outputs: tuple[tuple[Any, Any], ...]
-    """(node, descriptor of the parameter or input whose gradient the node computes; ``None`` if it is no gradient)."""
+    """Pairs (node, descriptor). The node computes the gradient of this parameter or input; ``None``: another result."""
     plain: dict[int, Any]  # index of a result of the module → its node
     mutations: dict[tuple[Any, int | None], Any]
-    """(node, index of its result or ``None``) → the placeholder into which the result is copied."""
+    """(node, index of its result or ``None``) → placeholder of the input whose new value this result is."""
     placeholder_of: dict[Any, Any]  # descriptor → placeholder
 
 
@@ -55,18 +55,18 @@ def signature_of(joint: Any) -> JointSignature:
     return JointSignature(tuple(outputs), plain, mutations, placeholders)
 
 
-def written_part(node: Any) -> tuple[Any, bool]:
-    """Return the node that can write a scatter's part in place (or ``None``), and whether the scatter has no effect."""
+def part_writer(node: Any) -> tuple[Any, bool]:
+    """Return (middle operator if ``node`` is its scatter, else ``None``; whether it only copies the part to itself)."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None, False
-    whole, value, *args = node.args
+    whole, writer, *args = node.args
     part = view, whole, args, node.kwargs
-    if _name(value) == "" or list(value.users) != [node] or not value.args or _part_of(value.args[0]) != part:
+    if _name(writer) == "" or list(writer.users) != [node] or not writer.args or _part_of(writer.args[0]) != part:
         return None, False
-    if _name(value) not in WRITES and torch.Tag.pointwise not in getattr(value.target, "tags", ()):
+    if _name(writer) not in WRITES and torch.Tag.pointwise not in getattr(writer.target, "tags", ()):
         return None, False
-    return value, _name(value) == "copy" and _part_of(value.args[1]) == part
+    return writer, _name(writer) == "copy" and _part_of(writer.args[1]) == part
 
 
 def _part_of(view: Any) -> tuple[Any, ...]:

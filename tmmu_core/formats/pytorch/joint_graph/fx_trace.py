@@ -26,7 +26,7 @@ TRACING = threading.RLock()  # held during a trace, which changes global state o
 
 @dataclass
 class Observed:
-    """Effects of a forward pass, and gradient sizes, that the joint graph does not contain."""
+    """Facts about a forward pass that the joint graph does not contain."""
 
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a changed attribute → its values before and after the pass (``state_restored``)."""
@@ -63,7 +63,7 @@ class Call(NamedTuple):
 
 
 def new_leaves(arguments: Any) -> Any:
-    """Replace tensors in ``arguments``, except parameters, by leaves that share their storage and have no ``grad``."""
+    """Return ``arguments`` with new leaves for all tensors but parameters: the same storage, without ``grad``."""
     leaves: dict[int, Any] = {}
 
     def new_leaf(value: torch.Tensor) -> Any:
@@ -75,7 +75,7 @@ def new_leaves(arguments: Any) -> Any:
 
 
 def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
-    """Return a module that returns ``loss(output)`` of ``module``; by default ``output.loss``, else the output."""
+    """Return a module that runs ``module``, then returns ``loss(output)``, or ``output.loss``, or the output itself."""
 
     class WithLoss(torch.nn.Module):
         def __init__(self) -> None:
@@ -104,7 +104,7 @@ def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
 
 
 def _each_once(results: Any) -> Any:
-    """Replace repeated tensors in ``results`` by views: AOTAutograd allocates zeros for a repeated tensor."""
+    """Return ``results`` with a view for each repetition of a tensor, for which AOTAutograd would allocate zeros."""
     seen: set[int] = set()
 
     def once(value: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ def _has_gradient(values: Any) -> bool:
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
-    """Return the graph of a module of :func:`with_loss`: a step (``train``), or a forward pass in evaluation mode."""
+    """Return the graph of a training step, or without ``train`` of a forward pass. ``module``: of :func:`with_loss`."""
     modes = [(part, part.training) for part in module.modules()]
     for part in module.module.modules():
         part.training = train
@@ -142,10 +142,10 @@ def exported_joint(
 ) -> Iterator[tuple[Any, Any, Observed]]:
     """Yield AOTAutograd's joint graph of ``module`` with descriptors, its fake mode, and an ``Observed``.
 
-    ``stand_in``: tensors on devices that this machine does not have are traced as if they were on the CPU. ``eager``:
-    if all tensors are real and on the CPU, dropout is traced as in eager mode, as three operators with a float mask. In
-    all other training steps, dropout is one operator with a byte mask. The joint graph can be compiled in the ``with``
-    block. Raises ``UnreadableInput`` if the module cannot be traced.
+    ``stand_in``: tensors on devices that this machine does not have are traced as if they were on the CPU. In a
+    training step, dropout is one operator with a byte mask. With ``eager``, if all tensors are real and on the CPU, it
+    is three operators with a float mask, as in eager mode. The joint graph can be compiled in the ``with`` block.
+    Raises ``UnreadableInput`` if the module cannot be traced.
     """
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
@@ -189,7 +189,7 @@ def exported_joint(
         nodes = joint.graph_module.graph.nodes
         read = {id(getattr(joint.graph_module, node.target, None)) for node in nodes if node.op == "get_attr"}
         replaced = [path for path, (old, _) in observed.changed.items() if any(id(t) in read for t in tree_leaves(old))]
-        if replaced:  # the next step would read another tensor
+        if replaced:  # the joint graph reads the old values, but the next step would read the new ones
             raise state_error(replaced, name)
         _draw_in_memory_order(joint.graph_module, mode)
         yield joint, mode, observed
@@ -225,7 +225,7 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
 def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     """Replace ``module.forward`` until ``stack`` closes; return an ``Observed`` that each forward pass updates.
 
-    An assignment to a buffer writes into the buffer, as ``copy_`` does. Other attributes are restored after each pass.
+    After a pass that assigned ``self.mean = new``, a buffer gets ``mean.copy_(new)``; other attributes are restored.
     """
     observed = Observed()
     run = module.forward
@@ -258,10 +258,10 @@ def state_error(paths: Iterable[str], name: str) -> UnreadableInput:
 
 
 def _draw_in_memory_order(module: Any, mode: Any) -> None:
-    """Make ``bernoulli.p`` draw masks in the memory order of the input, as ``bernoulli_`` does in eager mode.
+    """Replace ``bernoulli(x)`` of a transposed ``x`` by ``bernoulli(x.T).T``: dropout then has the mask of eager mode.
 
-    Functionalization replaces ``bernoulli_`` by an operator that draws in the order of a contiguous result; dropout of
-    a transposed tensor then has a different mask. Views before and after the operator restore the order.
+    Eager mode calls ``bernoulli_``, which draws in the order of the elements in memory. The traced operator
+    ``bernoulli.p`` draws in the order of the axes.
     """
     is_changed, permute = False, torch.ops.aten.permute.default
     for node in [each for each in module.graph.nodes if each.target is torch.ops.aten.bernoulli.p]:

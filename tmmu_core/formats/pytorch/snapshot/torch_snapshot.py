@@ -11,7 +11,7 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 its stack (:func:`.snapshot_stacks.label`).
 
 The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
-stack, its live range and its size. In a trace with phases, an allocation without a stack is of the backward pass.
+stack (forward, backward, optimizer …), its live range and its size: see :func:`categorise`.
 
 A job has a snapshot per rank. Several processes read the files if their total size is large.
 """
@@ -69,7 +69,7 @@ class History(Recorded, Device):
     """Allocations of one device over time; columns are in the order of the instance's rows."""
 
     ids: tuple[str, ...]
-    phase: I64  # code of the phase of each birth; −1: unknown
+    phase: I64  # code of the phase at each birth; −1: unknown
     lines: Sequence[str]  # source line of each stack
     paths: Sequence[tuple[str, ...]]  # the user's functions in each stack, outermost first
     reserved: Reserved
@@ -216,9 +216,10 @@ _PHASES[codes.STATE] = codes.OPTIMIZER  # code of a stack → code of its phase
 
 
 def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
-    """Return the category of each allocation, an index into ``CATEGORIES``, and the phase of its birth.
+    """Return the category of each allocation, an index into ``CATEGORIES``, and the phase at its birth; −1: unknown.
 
-    ``phases``: the code of each stack. A birth has the phase of the last allocation with a known phase; −1: none.
+    ``phases``: the code of each stack. A phase lasts until the next allocation whose stack has another phase. A group
+    is the consecutive allocations of one phase: forward, forward, backward, forward → groups 0, 0, 1, 2.
     """
     code, freed_by = (np.array(phases, np.int64)[rows] for rows in (device.stack, device.free_stack))
     has_phases = bool((code[~device.is_before] > codes.NO_PHASE).any())
@@ -229,36 +230,35 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
 
     phase = np.array([_PHASES.get(k, -1) for k in range(codes.CODE_COUNT)], np.int64)[code]
     with_phase = np.flatnonzero((phase >= 0) & ~device.is_before)
-    order = with_phase[np.argsort(device.birth[with_phase], kind="stable")]
-    steps, phases_at = device.birth[order], phase[order]
-    # A group consists of consecutive allocations of one phase.
-    groups_at = np.cumsum(np.concatenate(([0], phases_at[1:] != phases_at[:-1]))) if len(order) else order
-    birth_phase = _latest(steps, phases_at, device.birth)
+    with_phase = with_phase[np.argsort(device.birth[with_phase], kind="stable")]
+    starts, phases_from = device.birth[with_phase], phase[with_phase]
+    changes = phases_from[1:] != phases_from[:-1]
+    groups_from = np.cumsum(np.concatenate(([0], changes))) if len(starts) else with_phase
+    birth_phase, group = _latest(starts, phases_from, device.birth), _latest(starts, groups_from, device.birth)
     never_freed = device.death >= device.steps
     can_end_in_backward = ~never_freed & ((device.free_stack == 0) | (freed_by == codes.BACKWARD))
-    ends_in_backward = can_end_in_backward & (_latest(steps, phases_at, device.death) == codes.BACKWARD)
-    group = _latest(steps, groups_at, device.birth)
-    outlasts_phase = never_freed | (_latest(steps, groups_at, device.death - 1) > group)
-    is_gradient = (phase == codes.BACKWARD) & ~device.is_before
-    last_of_group = np.searchsorted(groups_at, group, side="right") - 1
-    outlives_group_births = device.death > (steps[last_of_group] if len(order) else 0)
+    ends_in_backward = can_end_in_backward & (_latest(starts, phases_from, device.death) == codes.BACKWARD)
+    outlasts_group = never_freed | (_latest(starts, groups_from, device.death - 1) > group)
+    is_of_backward = (phase == codes.BACKWARD) & ~device.is_before
+    last_of_group = np.searchsorted(groups_from, group, side="right") - 1
+    is_temporary = device.death <= (starts[last_of_group] if len(starts) else 0)  # freed within its group
 
-    category[(code == codes.OPTIMIZER) & outlasts_phase] = STATES
-    category[np.isin(code, (codes.PARAMETER, codes.INIT)) & ~outlasts_phase] = OTHERS
+    category[(code == codes.OPTIMIZER) & outlasts_group] = STATES
+    category[np.isin(code, (codes.PARAMETER, codes.INIT)) & ~outlasts_group] = OTHERS
     without_phase = (code == codes.NO_PHASE) & ~device.is_before
     read_in_backward = ends_in_backward & (birth_phase != codes.BACKWARD)
     category[without_phase & ((birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
     unknown = device.is_before & (code == codes.NO_STACK)
     category[unknown & ends_in_backward] = ACTIVATIONS
     category[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
-    rows = is_gradient & outlives_group_births
+    rows = is_of_backward & ~is_temporary
     gradients: Counter[int] = Counter()  # size → maximum number of gradients of this size that are live at once
-    now: Counter[int] = Counter()
+    live: Counter[int] = Counter()
     births, deaths, sizes = (column[rows].tolist() for column in (device.birth, device.death, device.size))
     for _, change, size in sorted([*zip(births, repeat(1), sizes), *zip(deaths, repeat(-1), sizes)]):
-        now[size] += change
-        gradients[size] = max(gradients[size], now[size])
-    if gradients or not is_gradient.any():  # else a backward pass runs, but the sizes of its gradients are unknown
+        live[size] += change
+        gradients[size] = max(gradients[size], live[size])
+    if gradients or not is_of_backward.any():  # else the sizes of the gradients, thus of the parameters, are unknown
         for rows in (unknown, without_phase & (birth_phase == -1)):
             _categorise_by_size(device, rows & never_freed, gradients, category)
     return category, birth_phase
@@ -271,10 +271,10 @@ def _latest(starts: I64, values: I64, steps: I64) -> I64:
 
 
 def _categorise_by_size(device: Device, rows: NDArray[np.bool_], gradients: Counter[int], category: I64) -> None:
-    """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``category``."""
-    # A gradient has the size of its parameter. If n gradients have a size, the n rows of this size at the lowest
-    # addresses are parameters, because state is allocated later. Other rows are state if they have the size of a
-    # gradient, or twice its size (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
+    """Set the ``category`` of ``rows`` to parameter or optimizer state. ``gradients``: size → number of gradients."""
+    # A gradient has the size of its parameter. Adam with 2 gradients of 400 B has 6 rows of 400 B. State is allocated
+    # after the parameters, so the 2 rows at the lowest addresses are parameters, and 4 are state. State can also have
+    # twice the size (float32 state of 16-bit parameters). Without gradients, all rows are parameters.
     taken: Counter[int] = Counter()
     candidates = np.flatnonzero(rows)
     for row in candidates[np.argsort(device.address[candidates])].tolist():
