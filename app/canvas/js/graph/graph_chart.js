@@ -64,7 +64,7 @@ class GraphChart extends Drawing {
       { class: "legend" },
       el("span", {}, el("i", { style: `background:${MARK_COLOURS.held}` }), "share of the bytes live at the peak"),
       el("span", {}, el("i", { style: `background:${MARK_COLOURS.peak}` }), "▲ runs at the peak"),
-      el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it"),
+      el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it; a*: modules a0, a1, …"),
     );
     const foot = el("div", { class: "foot" }, legend, this.status);
     const root = el("div", { class: "tmmu-canvas graph" }, bar, stage, foot);
