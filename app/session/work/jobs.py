@@ -276,10 +276,10 @@ class JobTable:
                 del self._working[job]
 
     def _reserve_worker(self, visitor: str, job: Job[Any]) -> bool:
-        """Reserve a worker if one is free, and return whether it was reserved. Else end a job to free a worker.
+        """Reserve a worker if one is free, and return whether it was reserved. Else end a job, if any should end.
 
-        If the server has no free worker, the oldest job is stopped after :data:`FAIR_SHARE_SECONDS`. If the visitor has
-        as many workers as allowed, a job that only an earlier page run of the visitor requested is abandoned.
+        If the visitor has as many workers as allowed, a stale job is abandoned: only an earlier run of the visitor's
+        page requested it. If the server has no free worker, the oldest job is stopped after `FAIR_SHARE_SECONDS`.
         """
         with self._lock:
             own = [other for other, (owner, _) in self._working.items() if owner == visitor]
@@ -290,14 +290,14 @@ class JobTable:
             working, page = own if is_visitor_limit else [*self._working], self._page_runs.get(visitor, 0)
             if not working or any(other.stopped_for or other.abandoned for other in working):
                 return False  # a job already ends, and then its worker is free
-            if not is_visitor_limit:
-                if time.monotonic() - self._working[working[0]][1] > FAIR_SHARE_SECONDS:
-                    working[0].stop(working[0].visitors)
-            # Until the current page run requests this job, it may still request the running jobs: none is stale.
-            elif job.visitors.get(visitor) == page:
-                unshared = (other for other in working if [*other.visitors] == [visitor])
-                if (stale := next((other for other in unshared if other.visitors[visitor] < page), None)) is not None:
-                    self._abandon(stale)
+            if is_visitor_limit:
+                # The current page run requests its jobs one after the other. Until it requests this job, it may still
+                # request the jobs of an earlier run.
+                stale = [other for other in own if [*other.visitors] == [visitor] and other.visitors[visitor] < page]
+                if stale and job.visitors.get(visitor) == page:
+                    self._abandon(stale[0])
+            elif time.monotonic() - self._working[working[0]][1] > FAIR_SHARE_SECONDS:
+                working[0].stop(working[0].visitors)
             return False
 
     def _watch(self) -> None:

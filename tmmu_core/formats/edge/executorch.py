@@ -3,14 +3,17 @@
 A program is a flatbuffer (``schema/program.fbs`` of the executorch package, identifier ``ET12``). A method has values,
 some with a place ``(memory, offset)``, and chains of instructions that refer to values::
 
-    step 0        the inputs with a place are written; the outputs are live to the end
-    step k + 1    all values of instruction k are live. A kernel writes its last argument (all elements of a list).
-                  A delegate reads at least one argument, up to the last one that was used before. It writes the rest.
+    step 0        the inputs with a place are written
+    step k + 1    instruction k reads and writes its arguments, which are live at this step
+      kernel      writes its last argument (all elements of a list)
+      delegate    reads the arguments up to the last one that an earlier step used, at least one; writes the others
 
-A value v that is read before it is written is an **elided view** of the value w that was used last at the same place.
-The reads of v extend the live range of w, and the number of v is added to the id of w (``w+#7``). If there is no w, or
-w is smaller than v, then v is state that persists between runs: it is live at every step. A result at the place of an
-operand is merged with the operand like a view, unless the result is larger. Each memory is an arena.
+The outputs are live to the end. Each memory is an arena. Values at one place can share a storage:
+
+* An **elided view**: an instruction reads value 7, but no earlier one writes it. The bytes are those of w, the value
+  that was used last at this place. The reads of 7 extend the live range of w, and w gets the id ``w+#7``.
+* **State** that persists between runs: as above, but there is no such w, or it is smaller. It is live at every step.
+* An **in-place result**, at the place of an operand that is not smaller, is merged with this operand like a view.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
 ``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. Without
@@ -127,7 +130,7 @@ class _Value:
     birth: int = -1  # first step; −1 before the first use
     last: int = -1  # last step of the value and of its views; −1 for a view
     role: str = "activation"
-    viewed: _Value | None = None  # the value whose bytes a view shares; never a view
+    viewed: _Value | None = None  # of a view or an in-place result: the value whose bytes it shares, itself no view
     more_labels: list[str] = field(default_factory=list)  # labels of the views and of the values that are moved here
 
     @property
@@ -243,7 +246,7 @@ class _Method:
     def _use(
         self, number: int, step: int, label: str = "", role: str = "activation", operand: _Value | None = None
     ) -> None:
-        """Record a write if ``label`` is given, else a read. ``operand``: a value that the step reads at this place."""
+        """Record a write if ``label`` is given, else a read. ``operand``: for a write, the operand at this place."""
         value = self.values.get(number)
         if value is None:
             return

@@ -1,20 +1,19 @@
 """Read ONNX models: infer shapes, separate weights from activations, derive views and in-place pairs.
 
-1. External data is never opened, and the bytes of large weights are dropped: a plan needs only their shapes.
-2. Local functions are inlined. The bodies of If, Loop and Scan are flattened at their node (:mod:`.onnx_scopes`);
-   branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
-   are refused.
-3. Dynamic sizes of the inputs become ``dims`` with bounds and ``assumed`` sizes. A batch is 1 (bounds 1 to 8), another
-   size is 512 (1 to 512). Sizes at which the model cannot run are changed (:mod:`.onnx_runnable_sizes`). A size that is
-   the product of one or two dimensions and a number (``2 * N``) is written as these factors (:mod:`.onnx_shapes`).
-   Shapes that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`). A node that writes a value with
+1. A plan needs only the shapes of weights: external data is never opened, and the bytes of large weights are dropped.
+2. Functions are inlined. The bodies of If, Loop and Scan are flattened at their node (:mod:`.onnx_scopes`), without the
+   branches that never run. Other subgraphs, sequences, optionals, maps, strings and sparse weights are refused.
+3. A dynamic size of an input gets bounds and an assumed size: a batch is 1 (1 to 8), another size is 512 (1 to 512).
+   :mod:`.onnx_runnable_sizes` changes sizes at which the model cannot run.
+4. The other shapes are inferred. A size that is a multiple of one or two dimensions is written so (``2 * N``,
+   :mod:`.onnx_shapes`). Unknown shapes come from onnxruntime (:mod:`.onnx_shape_run`). A node that writes a value with
    such a shape has the parameter ``shapes``.
-4. Nodes with constant results are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and the shape
-   of a tensor with a fixed shape. Random and unknown operators are not folded, nor is ``DequantizeLinear``:
-   weights stay quantized. Folded values that a node or the caller reads, and initialisers of integers and booleans,
-   have the role ``constant``. Floating-point initialisers have the role ``parameter``.
-5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in its graph>``.
-6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
+5. Nodes with constant results are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and the shape
+   of a tensor with a fixed shape. Random and unknown operators are not folded. Nor is ``DequantizeLinear``, so that
+   weights stay quantized.
+6. Floating-point weights have the role ``parameter``; other weights, and folded values that are read, ``constant``.
+7. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in its graph>``.
+8. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
 """
 
 import logging

@@ -217,8 +217,8 @@ def _numbers(*digits: str) -> tuple[int, int]:
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows after merging each phi with its values."""
-    # The dump does not link a phi to its values. They are assumed to be the earlier rows at its offset and size, as
-    # long as no other row uses these bytes in between.
+    # The dump does not link a phi to its values. They are assumed to be the earlier rows with its offset and size: rows
+    # a [0, 2), b [2, 5), phi [5, 9) become a+b+phi [0, 9), unless another row uses these bytes between two of them.
     if not phis:
         return rows
     places: dict[tuple[int, int], list[Buffer]] = {}
@@ -229,20 +229,19 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     birth, death, offset, sizes = (np.array([getattr(row, name) for row in rows], np.int64) for name in columns)
     remaining = []
     for (start, size), same_place in places.items():
-        merged: Buffer | None = None
+        phi: Buffer | None = None  # with the rows that are already merged into it
         if len(same_place) > 1:
-            overlapping_rows = np.flatnonzero((offset < start + size) & (start < offset + sizes))
+            overlapping = np.flatnonzero((offset < start + size) & (start < offset + sizes))
         for row in reversed(same_place):
-            if merged is not None:
-                # Other rows that use these bytes after ``row`` ends and before ``merged`` begins.
-                between = (death[overlapping_rows] > row.death) & (birth[overlapping_rows] < merged.birth)
-                if not (row.death < merged.birth and between.any()):
-                    merged.names.extendleft(reversed(row.names))
-                    merged.birth, merged.death = row.birth, max(row.death, merged.death)
-                    merged.role = row.role if merged.role == "activation" else merged.role
-                    birth[number[id(merged)]], death[number[id(merged)]] = merged.birth, merged.death
+            if phi is not None:
+                is_between = (row.death < death[overlapping]) & (birth[overlapping] < phi.birth)
+                if row.death >= phi.birth or not is_between.any():
+                    phi.names.extendleft(reversed(row.names))
+                    phi.birth, phi.death = row.birth, max(row.death, phi.death)
+                    phi.role = row.role if phi.role == "activation" else phi.role
+                    birth[number[id(phi)]], death[number[id(phi)]] = phi.birth, phi.death
                     continue
-            merged = row if row.id in phis else None
+            phi = row if row.id in phis else None
             remaining.append(row)
     return remaining
 

@@ -214,51 +214,52 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: ViewRequest | None = None) -> Collapsed:
     """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood."""
-    # Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
+    # 1. The vertex of each node, as a code: node k is 2k, level k is 2k + 1; the inputs are −1, tensor k is −2 − k.
     request = request or ViewRequest()
-    closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
+    closed = np.zeros(len(tree.paths), np.int64)  # level → the outermost closed level around it; 0: none
     for level, path in enumerate(tree.paths):
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
-    level_of_node = closed[tree.of_node]  # the outermost closed level
-    code = np.where(level_of_node, 2 * level_of_node + 1, 2 * np.arange(len(level_of_node), dtype=np.int64))
+    closed_level = closed[tree.of_node]
+    code = np.where(closed_level, 2 * closed_level + 1, 2 * np.arange(len(closed_level), dtype=np.int64))
+    # 2. The reads: (vertex of the writer, vertex of the reader, tensor). A read between two vertices is on an edge.
     reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     tensor, root = index.in_idx, index.written_base[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]
     writer_code = np.where(writer >= 0, code[writer], np.where(is_input, -1, -2 - tensor))
-    rows = np.stack([writer_code, code[reader], tensor])
-    rows = rows[:, (writer >= 0) | is_input | (tensor == request.tensor)]
-    source, target, tensor = np.unique(rows, axis=1)
-    crosses = source != target
+    reads = np.stack([writer_code, code[reader], tensor])
+    reads = reads[:, (writer >= 0) | is_input | (tensor == request.tensor)]
+    source, target, tensor = np.unique(reads, axis=1)
+    is_edge = source != target
+    # 3. The visible vertices: all of them, or those within the radius around the middle.
     node = request.node if request.tensor < 0 else writer_of(index, request.tensor)
     middle = int(code[node]) if node >= 0 else None
     if node < 0 <= request.tensor:
         middle = -1 if index.is_input[index.written_base[request.tensor]] else -2 - request.tensor
     visible = {*code.tolist(), *source.tolist(), *target.tolist()}
+    visible.update(() if middle is None else (middle,))  # it may have no edge
     neighbours: defaultdict[int, set[int]] = defaultdict(set)
-    if middle is not None:
-        visible.add(middle)  # it may have no edge
-        if request.radius is not None:
-            for one, other in zip(source[crosses].tolist(), target[crosses].tolist(), strict=True):
-                neighbours[one].add(other)
-                neighbours[other].add(one)
-            visible = {middle}
-            for _ in range(request.radius):
-                visible = visible.union(*(neighbours[one] for one in visible))
+    if middle is not None and request.radius is not None:
+        for one, other in zip(source[is_edge].tolist(), target[is_edge].tolist(), strict=True):
+            neighbours[one].add(other)
+            neighbours[other].add(one)
+        visible = {middle}
+        for _ in range(request.radius):
+            visible = visible.union(*(neighbours[one] for one in visible))
+    # 4. The position of each visible vertex in the result: first the vertices without nodes, then by the first node.
     codes, first, counts = np.unique(code, return_index=True, return_counts=True)
-    first_node = dict(zip(codes.tolist(), first.tolist(), strict=True))
-    order = sorted(visible, key=lambda vertex: (first_node.get(vertex, -1), -vertex))  # vertices without nodes first
+    first_node, members = (dict(zip(codes.tolist(), column.tolist(), strict=True)) for column in (first, counts))
+    order = sorted(visible, key=lambda vertex: (first_node.get(vertex, -1), -vertex))
     number = {vertex: k for k, vertex in enumerate(order)}
     is_on_edge = np.zeros(len(index.tensor_ids), np.bool_)
-    is_on_edge[tensor[crosses]] = True
-    internal = Counter(source[~crosses & ~is_on_edge[tensor]].tolist())
-    members = dict(zip(codes.tolist(), counts.tolist(), strict=True))
+    is_on_edge[tensor[is_edge]] = True
+    internal = Counter(source[~is_edge & ~is_on_edge[tensor]].tolist())  # tensors on no edge, by vertex
     vertices = []
     for vertex_code in order:
         place = _place(tree, vertex_code, request.radius is not None)
         hidden = len(neighbours[vertex_code] - number.keys())
         vertices.append(Vertex(*place, members.get(vertex_code, 0), internal[vertex_code], hidden))
     levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
-    edges = _edges(number, np.stack([source, target, tensor])[:, crosses].T.tolist())
+    edges = _edges(number, np.stack([source, target, tensor])[:, is_edge].T.tolist())
     of_node = np.array([number.get(node_code, -1) for node_code in code.tolist()], np.int64)
     return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, -1 if middle is None else number[middle])
 

@@ -36,7 +36,7 @@ class Sharded(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the tensor is whole
     mesh: str = ""
-    outer: int = 1  # product of the axes in front that a reshape merged into the split axis: 8 for [8, 12] → [96]
+    outer: int = 1  # 8 if a reshape of [8, 12] → [96] merged an axis of 8 into the split axis of 12
 
 
 def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
@@ -47,39 +47,39 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
         is_square = weight.shape[0] == weight.shape[1]
         if base == "gemm" and is_square and weight.axis >= 0:
             return None  # [n, k] or [k, n]: the shape does not show which
-        if base != "gemm" or (weight.shape[0] == shape[-1] and not is_square):  # the weight is [n, k]
+        if base != "gemm" or (weight.shape[0] == shape[-1] and not is_square):  # [n, k]: transpose to [k, n]
             weight = weight._replace(shape=weight.shape[::-1], axis=1 - weight.axis if weight.axis >= 0 else -1)
         reads = [reads[0], weight]
-    if base in PRODUCTS:
-        matrices = [read for read in reads if len(read.shape) > 1][-2:]  # […, m, k] and […, k, n]
+    if base in PRODUCTS:  # [m, k] · [k, n] → [m, n] is split like m or n. If k is split, each rank has a partial sum.
+        matrices = [read for read in reads if len(read.shape) > 1][-2:]  # without the bias
         for k_from_end, read in zip((-1, -2), matrices, strict=False):
-            from_end = read.axis - len(read.shape)
-            axis = len(shape) + from_end
-            if read.axis >= 0:  # if k is split, the output is a partial sum
-                return None if from_end == k_from_end or axis < 0 else read._replace(shape=shape, axis=axis)
+            if read.axis >= 0:
+                from_end = read.axis - len(read.shape)
+                is_kept = from_end != k_from_end and -from_end <= len(shape)
+                return read._replace(shape=shape, axis=len(shape) + from_end) if is_kept else None
         return None
     if operator.cost in CONVOLUTION_COSTS:
-        reads = [read for read in reads[:1] if read.axis == 0]  # the batch
+        reads = [read for read in reads[:1] if read.axis == 0]  # only a split of the batch
     propagated = (_propagated_split(base, read, shape) for read in reads if read.axis >= 0)
     return next((read for read in propagated if read is not None), None)
 
 
 def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> Sharded | None:
     """Return the split of an output that has the elements or rows of ``read``; ``None`` if it is whole or unknown."""
-    before, axis, _, outer = read
+    before, axis, _, outer = read  # in the examples below, * marks the split axis
     size, same_rank = before[axis], len(before) == len(shape)
     if (base_name in LOOKUPS and axis == 0) or (base_name in TRANSPOSES and not same_rank):
         return None
     new_axis: int | None
-    if base_name in TRANSPOSES:
+    if base_name in TRANSPOSES:  # [8*, 12] → [12, 8*]; of several axes: the only one with this size
         new_axis = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
     elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
-        new_axis = axis if shape[axis] > 1 else None
-    elif prod(before) == prod(shape):  # a reshape
-        blocks = prod(before[:axis]) * outer  # number of equal parts; each has all rows of the split axis
+        new_axis = axis if shape[axis] > 1 else None  # only the split axis has another size: [8*, 12] → [4*, 12]
+    elif prod(before) == prod(shape):  # a reshape: [8, 12*] → [96*], with 8 blocks that are each split; → [8, 3*, 4]
+        blocks = prod(before[:axis]) * outer
         new_axis = next((k for k in range(len(shape)) if prod(shape[:k]) <= blocks < prod(shape[: k + 1])), None)
         outer = blocks // prod(shape[:new_axis]) if new_axis is not None else 1
-    else:  # a reduction or a broadcast: axes count from the end, or from the start
+    else:  # a reduction or a broadcast, with axes from the end, or the start: [8, 12*] → [12*]; [8*, 12] → [8*]
         from_end = axis + len(shape) - len(before)
         new_axis = next((k for k in (from_end, axis) if 0 <= k < len(shape) and shape[k] == size), None)
     return None if new_axis is None else read._replace(shape=shape, axis=new_axis, outer=outer)

@@ -104,31 +104,30 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
-    """Return the tensors of ``rows`` that are not linked to the first row, directly or through other rows."""
+    """Return the tensors of ``rows``, a storage, without a chain of links (:func:`check_storages`) to the first row."""
     ids, bases = plan.tensor_ids, plan.base_tensor_uids
     names = [ids[i] for i in rows]
     groups = Groups(dict.fromkeys((*names, *sorted({base for i in rows if (base := bases[i]) is not None}))))
-    anchor = next((ids[i] for i in rows if (base := bases[i]) is None or base in plan.row_of), names[0])
-    first_of_group, tensor_by_end = dict[str, str](), dict[tuple[int, int], str]()
+    # A base can have no row in this mode. Its views are linked to the first tensor that is not such a view.
+    first_known = next((ids[i] for i in rows if (base := bases[i]) is None or base in plan.row_of), names[0])
+    first_of_group, ended_at = dict[str, str](), dict[tuple[int, int], str]()  # ended_at: (step, offset) → tensor
     for i in rows:
         name, base, group = ids[i], bases[i], plan.alias_group_ids[i]
         if base is not None:
             groups.join(name, base)
-            if base not in plan.row_of:  # the base has no row in this mode: accept the link
-                groups.join(name, anchor)
+            if base not in plan.row_of:
+                groups.join(name, first_known)
         if group is not None:
             groups.join(name, first_of_group.setdefault(group, name))
-        tensor_by_end.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
+        ended_at.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
     persistent_groups = {groups.leader(ids[i]) for i in rows if plan.roles[i] in PERSISTENT_ROLES}
-    resident: dict[int, str] = {}  # offset → persistent tensor or its view, live from step 0
-    for i in rows:
-        if plan.birth[i] == 0 and groups.leader(ids[i]) in persistent_groups:
-            resident.setdefault(int(plan.offset[i]), ids[i])
-    for i in rows:
+    persistent_rows = [i for i in rows if plan.birth[i] == 0 and groups.leader(ids[i]) in persistent_groups]
+    persistent_at = {int(plan.offset[i]): ids[i] for i in reversed(persistent_rows)}  # offset → its first tensor
+    for i in rows:  # in-place writes
         offset = int(plan.offset[i])
-        for previous in (tensor_by_end.get((int(plan.birth[i]), offset)), resident.get(offset)):
-            if previous is not None:
-                groups.join(ids[i], previous)
+        for overwritten in (ended_at.get((int(plan.birth[i]), offset)), persistent_at.get(offset)):
+            if overwritten is not None:
+                groups.join(ids[i], overwritten)
     return [name for name in names if groups.leader(name) != groups.leader(names[0])]
 
 

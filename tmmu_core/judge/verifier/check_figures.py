@@ -272,7 +272,11 @@ def with_recomputed_bounds(plan: Plan, arenas: tuple[ArenaSummary, ...]) -> Plan
 
 
 def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> ArenaSummary:
-    """Return the arena with the part of its certificate that the recomputed bounds support."""
+    """Return the arena with the part of its certificate that the recomputed bounds support.
+
+    The file states a bound of 100. If 80 is recomputed, the status is ``claimed``, with the bound 80. If 100 is
+    recomputed, ``optimal`` stays for an extent of 100, else it becomes ``feasible``. The cost of reuse has a bound too.
+    """
     stated_bound, status = arena.stated_bound_bytes, arena.status
     stated_cost_bound = arena.reuse_cost_lower_bound
     confirmed_cost_bound = None if stated_cost_bound is None else min(stated_cost_bound, cost_bound)
@@ -280,7 +284,6 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
     _, witness, step = next((row for row in bounds if row[0] == bound), (bound, (), -1))
     if stated_bound > bound and arena.witness:  # keep the file's witness: it may prove the stated bound with the graph
         witness, step = arena.witness, arena.witness_step
-    # Claimed: a stated bound is above the recomputed one. Optimal: extent and cost equal their bounds.
     if (stated_bound > bound or confirmed_cost_bound != stated_cost_bound) and status != INCOMPLETE:
         status = CLAIMED
     elif status in (OPTIMAL, CLAIMED):
@@ -292,16 +295,12 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
 
 
 def _witness_bound(blocks: Blocks, storages: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the witness: its storages live at its step, then each that conflicts with all before it."""
+    """Return the bound of the part of the witness that cannot share bytes; ``storages``: those of the arena."""
     in_arena, step = set(storages.tolist()), arena.witness_step
     alive = set(blocks.live_at(storages, step))
-    chosen, not_live = dict[str, int](), list[str]()
-    for name in dict.fromkeys(arena.witness):
-        live_block = next((block for block in blocks.parts.get(name, ()) if block in alive), None)
-        if live_block is None:
-            not_live.append(name)
-        else:
-            chosen[name] = live_block
+    live_parts = {name: [block for block in blocks.parts.get(name, ()) if block in alive] for name in arena.witness}
+    chosen = {name: live[0] for name, live in live_parts.items() if live}
+    not_live = [name for name, live in live_parts.items() if not live]  # one counts if it conflicts with all chosen
     for name in not_live if blocks.must_not_alias else ():
         for block in in_arena.intersection(blocks.parts.get(name, ())):
             if all(blocks.conflict(block, other) for other in chosen.values()):

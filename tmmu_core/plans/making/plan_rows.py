@@ -43,7 +43,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
         position[rows] = np.arange(len(rows))
         heads = storages.head[rows]
         source = storages.handoff_from[rows]
-        # In-place reuse stays inside an arena (contract §1), so the positions of input and output are known here.
+        # Input and output of an in-place reuse are in one arena (contract §1), so ``position`` of the input is set.
         handoff = np.where(source >= 0, position[source], -1)
         pairs = storages.must_not_alias
         is_in_arena = (storages.arena[pairs] == number).all(axis=1)
@@ -74,7 +74,7 @@ class PackedArena:
     packing: Packing
     slot: I64  # per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)
     extent: int  # end of the highest slot (without slots: storage); for a snapshot at least the reserved bytes
-    held_until: I64  # per storage, its death, or one step more for the input of an in-place reuse that is not taken
+    held_until: I64  # per storage, its death; for the input of an in-place reuse that is not taken, one step more
     handoffs: I64  # shape (h, 2): input and output storage of each possible in-place reuse
     taken: NDArray[np.bool_]  # per in-place reuse, whether its two storages share an offset
 
@@ -114,8 +114,8 @@ def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[
     for number, packed in enumerate(arenas):
         rows = np.flatnonzero(liveness.storages.arena == number)
         slot[rows], offset[rows] = packed.slot, packed.packing.offset
-        # Keep all in-place reuses of a planner with slots, which frees the input before it places the output. Another
-        # planner's reuse is kept only if input and output have the same offset.
+        # A planner with slots frees the input before it places the output. All in-place reuses remain, even if the
+        # output gets another slot. Without slots, a reuse remains if input and output have the same offset.
         if packed.packing.slot is None:
             unused.append(rows[packed.handoffs[~packed.taken, 1]])
     remaining = _without_reuse_by(liveness, np.concatenate(unused))
@@ -133,7 +133,7 @@ def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Live
 
 
 def _without_reuse_by(liveness: Liveness, targets: I64) -> Liveness:
-    """Return the liveness without the in-place reuse by ``targets``: input and output are both live at the step."""
+    """Return the liveness without the in-place reuse by ``targets``: at that step, input and output are both live."""
     if not len(targets):
         return liveness
     storages, handoffs = liveness.storages, liveness.handoffs
@@ -186,7 +186,7 @@ def plan_columns(
 
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
-    """Return dense storage numbers by (arena, slot, birth), and each storage's position by birth in its slot."""
+    """Return (number, generation) of each storage: its rank by (arena, slot, birth), and its rank in its slot."""
     order = np.lexsort((birth, slot, arena))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
@@ -203,7 +203,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     if own_arenas:  # ``helia`` sets the alignment of each storage, which the configuration does not contain
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     start_alignment = np.maximum(alignment, liveness.storages.alignment[storage])
-    # Alignment of a view, or of a tensor past its storage's start: the element size, at most the storage's alignment.
+    # A view, or a tensor past the start of its storage, is aligned to its element size, at most like the storage.
     is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for row in np.flatnonzero(is_inside).tolist():
         alignment[row] = min(itemsize(tensors[rows[row]].dtype), int(start_alignment[row]))
@@ -223,7 +223,7 @@ def assemble(
     reserved_peak_bytes: int | None = None,
     **fields: Any,
 ) -> Plan:
-    """Return a plan with hashes and metrics. ``started``: clock (ns) at the start; ``retained``: as in its metrics."""
+    """Return a plan with hashes and metrics. ``started``: clock at the start, in ns; ``retained``: for the metrics."""
     peak = (0, 0)
     if arenas:
         birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))

@@ -65,11 +65,11 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether `value` is a value that this chart sent. Such an echo must not replace a newer value of the user. */
+  /** Return whether the page sends `value` back. If the user chose 1, then 2, the echo of 1 must not replace the 2. */
   isEcho(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
-    const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
-    this.sent[name] = k < 0 || isCurrent ? [] : sent.slice(k + 1); // older values do not come back
+    const isNewest = json === JSON.stringify(this.state[name]);
+    this.sent[name] = k < 0 || isNewest ? [] : sent.slice(k + 1); // echoes come in order, but the page can skip some
     return k >= 0;
   }
 

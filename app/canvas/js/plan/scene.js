@@ -7,30 +7,30 @@ export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" 
 const NAME_SHARE = 0.062;
 const NAME_HEIGHT = 20;
 
-/** Return {view, v0, v1, birth, death, bands, overLimit, top, falling}. v0, v1, birth, death: ranges of each row in v
- * and in steps; bands: one per arena shown, none in the view "lifetimes"; overLimit: ranges {low, high} above a
- * capacity; top: the greatest v; falling: whether v runs down. One memory also has `memory`, the sum of its arenas.
+/** Return {view, v0, v1, birth, death, bands, overLimit, top, falling, memory}:
+ * v0, v1, birth, death: the range of each row in v and in steps
+ * bands: one {arena, base, height, extent, otherBase} per arena shown; otherBase: base in the other plan. In the view
+ *   "lifetimes", there are none. The first arena is at the top or, with `sideways`, at the left; in one memory at the
+ *   bottom.
+ * overLimit: the ranges {low, high} of v above a capacity
+ * top: the greatest v; falling: whether v runs down
+ * memory: only with the option `memory`, the sum of its arenas
  *
- * A band is {arena, base, height, extent, otherBase: base in the other plan}. The first arena is at the top
- * or, with `sideways`, at the left. In one memory, it is at the bottom.
- *
- * reach: minimum height of a band in bytes, so that several charts have the same scale
- * pixels: height of the drawing
- * memory: null for a memory per arena, or {capacity, arenas}: one memory that contains these arenas end to end. A
- * capacity of null is unlimited. */
+ * Options: reach: minimum height of a band in bytes, so that several charts have the same scale; pixels: height of the
+ * drawing; memory: null, or {capacity, arenas}: one memory that contains these arenas end to end (null: unlimited). */
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
-  // The height of a band: the maximum of both plans' extents and, in a map, `reach` and capacity (see ifAtMost())
+  // A band has space for the extents in both plans and, in a map, for `reach` and for the capacity (see ifAtMost()).
   const heightOf = (arena) => {
     const extent = Math.max(1, extentOf(arena, view));
     const height = Math.max(extent, ifAtMost(3 * extent, extentInOther(other, arena.name, view)));
     return view === "map" ? Math.max(height, reach, ifAtMost(2 * extent, arena.capacity)) : height;
   };
   const arenas = plan.arenas.filter((_, k) => shown[k]);
-  const share = sideways ? 0 : NAME_HEIGHT / Math.max(1, pixels - NAME_HEIGHT);
+  const nameShare = sideways ? 0 : NAME_HEIGHT / Math.max(1, pixels - NAME_HEIGHT);
   const sum = arenas.reduce((total, arena) => total + heightOf(arena), 0);
-  const nameSpace = Math.min(0.25, Math.max(NAME_SHARE, share)) * sum, bands = [];
+  const nameSpace = Math.min(0.25, Math.max(NAME_SHARE, nameShare)) * sum, bands = [];
   let base = 0;
   for (const arena of sideways ? arenas : arenas.reverse()) {
     const height = heightOf(arena);
