@@ -1,13 +1,15 @@
 """Best-first search for an optimal order over sets of executed units, and beam search for a good order.
 
-A path runs units (``order_model.py``) one after the other. Best-first search extends the path with the lowest peak, so
-the first complete path is optimal (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired neural
-networks for edge devices" (Serenity), MLSys 2020). If the search stops earlier, the lowest peak in the queue is a lower
-bound. With several arenas, the sum of a path's peaks is minimised, and dominated paths to the same set are dropped.
+A path is units (``order_model.py``) that run one after the other. Best-first search takes the path with the lowest peak
+from a queue, and adds each path that is one unit longer. So the first complete path that it takes is optimal (Ahn et
+al., "Ordering chaos: memory-aware scheduling of irregularly wired neural networks for edge devices" (Serenity), MLSys
+2020). If the search stops earlier, the lowest peak in the queue is a lower bound. Two paths of the same units end with
+the same live bytes, so only the one with the lower peak is kept. With several arenas, the search minimises the sum of
+their peaks, and keeps both paths unless one of them is at most as high in every arena.
 
-A ready unit that neither exceeds the peak so far nor increases the live bytes runs immediately, because this never
-raises the live bytes of later units. Exception: an output may reuse one of several storages of different sizes in
-place. Which one depends on the order of the units that touch the storages, so these units do not run immediately.
+A ready unit runs immediately if it neither raises the peak of the path nor adds live bytes: to run it first is never
+worse. Exception: if an output can reuse one of several storages in place, and these differ in size, the order of the
+units that touch them decides which one is reused. So these units do not run immediately.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +29,7 @@ BEAM_EXPANSIONS = 120_000  # planned expansions of the whole beam search, in equ
 
 
 class State(NamedTuple):
-    """A set of executed units, reached by one path."""
+    """The set of units that a path has executed, with the memory of this path."""
 
     done: int  # executed units, as a bit mask
     ready: int  # units that can run next, as a bit mask
@@ -123,7 +125,7 @@ class OrderStates(OrderLists):
         if key not in self._change_at[unit]:
             storages, waiting = self.storages_of[unit], ~done & ~(1 << unit)
             born = {s: self.starts_live[s] or self.accessors[s] & done for s in storages}
-            left = {s: 1 if self.accessors[s] & waiting else 0 for s in storages}  # all later units count as one
+            left = {s: 1 if self.accessors[s] & waiting else 0 for s in storages}  # all later touches count as one
             for node in self.model.units[unit]:
                 for s in self.touches[node]:
                     left[s] += 1
@@ -131,7 +133,10 @@ class OrderStates(OrderLists):
         return self._change_at[unit][key]
 
     def lower_bound(self) -> Bytes:
-        """Return a lower bound of each arena's peak: the maximum over units of the bytes always live at the unit."""
+        """Return a lower bound of each arena's peak: the most bytes at a unit, of storages live there in every order.
+
+        Example: if a must run before b, and b before c, then what a writes and c reads is live at b.
+        """
         units, storages = len(self.model), len(self.size)
         must_follow = np.zeros((units, units), np.bool_)  # [unit, p]: whether the unit must run after p
         for unit in range(units):  # units are sorted in a valid order
@@ -139,15 +144,16 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: the unit is an accessor, must run before an accessor, after one, before all other accessors.
+        # [storage, unit]: whether the unit touches the storage; must run before a unit that does; must run after one;
+        # must run before all others that do.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, accessors in enumerate(map(bits, self.accessors)):
             after_one[s], before_one[s] = must_precede[accessors].any(0), must_follow[accessors].any(0)
             touched[s, accessors], before_all[s] = True, same_or_follow[accessors].all(0)
         is_born = after_one | np.array(self.starts_live, np.bool_)[:, None]
         is_needed = touched | before_one | np.array(self.stays_live, np.bool_)[:, None]
-        # A unit creates the storages that it touches before all other units. They are counted only if the unit has one
-        # node, because only then all are live together.
+        # The first unit that touches a storage creates it. If this unit has several nodes, it can free one storage
+        # before it creates another, so storages that it creates are not counted.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         is_live = (is_born & is_needed) | (touched & single & before_all)
         found = [0] * self.arena_count
@@ -193,14 +199,14 @@ def best_first_search(
         state = state._replace(peaks=tuple(map(max, state.peaks, floor)))
     peaks_of: dict[int, list[Bytes]] = {0: [state.peaks]}  # set of units → peaks of the undominated paths to it
     numbers = count()
-    heap = [(sum(state.peaks), 0, next(numbers), state)]
+    heap = [(sum(state.peaks), 0, next(numbers), state)]  # of equal peaks, the path with the most units comes first
     expansions_before = states.expansions
     while heap:
         value, _, _, state = heappop(heap)
         bound = value + states.constant
         if bound >= upper:
             break
-        if state.peaks not in peaks_of.get(state.done, ()):
+        if state.peaks not in peaks_of.get(state.done, ()):  # a better path to the same set was found later
             continue
         done = state.done
         state = states.run_immediate_units(state)
@@ -227,9 +233,8 @@ def best_first_search(
 def beam_search(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
-    Each round extends every set of executed units by its immediate units and by one ready unit, and keeps at most
-    ``BEAM_WIDTH`` of the new sets. Sets are ranked by sum of peaks, then live bytes, then bit mask.
-    O(units · ready units).
+    Each round extends every set of executed units by its immediate units and one ready unit. Of the new sets, it keeps
+    the first ``BEAM_WIDTH``, sorted by sum of peaks, then live bytes, then bit mask. O(units · ready units).
     """
     front, width = {0: states.start()}, BEAM_WIDTH
     expansions_before = states.expansions

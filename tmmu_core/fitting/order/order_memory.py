@@ -10,8 +10,7 @@ Inductor, PyTorch's compiler, chooses from these orders (``torch/_inductor/memor
   a threshold (pytorch#161810): if every ready unit adds more bytes, run the unit whose first reader comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
 * **Depth first**: take the units by rising touched bytes. Directly before each unit, run its missing predecessors.
-* **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first,
-  unless it raises the peak so far.
+* **Eager-free** (pytorch#196848): the initial order after :func:`free_early`.
 
 Also **hill–valley** orders, which interleave independent schedules optimally (Liu, "An application of generalized tree
 pebbling to sparse matrix factorization", 1987; Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost
@@ -90,8 +89,7 @@ class OrderLists:
     def run_nodes(self, unit: int, born: Any, left: Any) -> tuple[Bytes, Bytes]:
         """Run a unit; return, by arena, the most bytes that it adds to the live bytes, and the change once it has run.
 
-        ``born`` (storage → whether it has become live) and ``left`` (storage → number of nodes that have not touched it
-        yet) are updated.
+        Update ``born`` (storage → whether it has become live) and ``left`` (storage → number of touches still to come).
         """
         most, change = [-(1 << 62)] * self.arena_count, [0] * self.arena_count
         for node in self.model.units[unit]:

@@ -249,8 +249,7 @@ def _candidates(
 ) -> tuple[list[list[int]], I64]:
     """Return the fields ``candidates`` and ``out`` of the model.
 
-    A candidate satisfies all conditions of in-place reuse that do not depend on the order. ``tensor_counts`` is the
-    second result of ``_touches``.
+    A candidate satisfies the conditions of in-place reuse that no order changes. ``tensor_counts``: see ``_touches``.
     """
     timeline = liveness.timeline
     index, storages = timeline.index, liveness.storages

@@ -2,13 +2,13 @@
 
 ::
 
-    1. the initial order, Inductor's five orders, a hill–valley order, and the initial order with units moved late and
-       early
-    2. three variants of the best order so far: hill–valley, units moved late, units moved early
+    1. the initial order, Inductor's five orders, and two made from the initial order: hill–valley; late, then early
+    2. three made from the best order of step 1: hill–valley; late; early
     3. beam search, then best-first search, which finds the optimal order or a lower bound
 
-A unit is a node, or nodes that run together (``order_model.py``). The objective is the sum of the arenas' peaks. Limits
-of the search count expansions (units tried as the next one of an order), not time.
+Late: units that allocate more than they free move as late as possible. Early: units that free more than they allocate
+move as early as possible. A unit is a node, or nodes that run together (``order_model.py``). The objective is the sum
+of the arenas' peaks. Limits of the search count expansions (units tried as the next one of an order), not time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,8 +57,8 @@ def best_order(
 ) -> Ordered:
     """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
-    The search ends in step 1 or after step 2 if the sum of peaks is at most ``goal`` bytes. Step 3 is skipped if
-    ``goal`` is 0, and for large models. ``budget`` is the maximum number of expansions of the best-first search.
+    ``goal``: once the sum of peaks is at most this number of bytes, no further step begins, and step 1 ends. Step 3 is
+    skipped if ``goal`` is 0, and for large models. ``budget``: maximum number of expansions of the best-first search.
     """
     watch = Watch(report)
     if budget is None:
@@ -163,7 +163,7 @@ def order_move(
 def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    A view that runs early must be recomputed too if a later move drops its base before the view is read.
+    The reason: if a recompute move drops the base between the view and its reader, the view must run again as well.
     """
     index = liveness.timeline.index
     is_view = [

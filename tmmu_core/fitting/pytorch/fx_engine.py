@@ -126,7 +126,10 @@ class _BackwardStart:
                 self._add_sum(node, (total,), self._copies_while_summed(root, group, size), size)
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
-        """Let the storage's largest tangent write a sum: the gradients of all results that have no other tangent."""
+        """Let the largest tangent of a storage write a sum: its gradient plus those of all results without a tangent.
+
+        Example: of the results y and y[:2], only y has a tangent. This tangent writes grad(y) + grad(y[:2]).
+        """
         tangents = sorted(self.tangents[root], key=lambda node: fixed_bytes(self.tensors[node.outputs[-1]]))
         # A tangent has two outputs if AOTAutograd copies a dense gradient to a tensor with gaps. It runs with the sums.
         copies = [node for node in tangents if len(node.outputs) > 1]
@@ -136,15 +139,14 @@ class _BackwardStart:
         tangents = [node for node in tangents if node not in copies]
         if not tangents:
             return
-        others = {node.inputs[0] for node in (*tangents[:-1], *copies)}
+        others = {node.inputs[0] for node in (*tangents[:-1], *copies)}  # results with another tangent
         parts = [result for result in group if result[0] not in others]
         total = self.tensors[tangents[-1].outputs[-1]]
         if [size for _, size in parts] == [fixed_bytes(total)]:  # a single gradient of full size needs no sum
             return
         self._add_caller_gradients(parts)
         copies_of_sum = self._copies_while_summed(root, parts, fixed_bytes(total))
-        # A member of an alias group is not recomputed.
-        self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)
+        self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)  # prevents recomputation
         self._add_sum(tangents[-1], tangents[-1].outputs, copies_of_sum, fixed_bytes(total))
 
     def _add_caller_gradients(self, parts: Sequence[tuple[str, int]]) -> list[str]:
@@ -156,8 +158,7 @@ class _BackwardStart:
 
     def _declare(self, wanted: str, size: int) -> str:
         name = _unused_name(self.tensors, wanted)
-        # A member of an alias group is not recomputed.
-        self.tensors[name] = Tensor(name, (size,), "uint8", "gradient", alias_group_id=name)
+        self.tensors[name] = Tensor(name, (size,), "uint8", "gradient", alias_group_id=name)  # prevents recomputation
         return name
 
     def _is_new(self, name: str, size: int, total_bytes: int) -> bool:
@@ -169,7 +170,9 @@ class _BackwardStart:
     def _copies_while_summed(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> int:
         """Return the maximum number of other tensors of a sum's size that are live while the engine computes the sum.
 
-        The engine adds the gradients of ``root`` first, then those of its views, from the last result to the first.
+        The engine begins with the gradient of ``root``, and adds those of its views, last result first. Example: for
+        results y, y[:2] and y[2:], it expands grad(y[2:]) to the size of y and adds it to grad(y): one other tensor is
+        live. Then it expands grad(y[:2]) and adds it to this sum: two are live, the first sum and the expanded tensor.
         """
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         is_new = [self._is_new(*part, total_bytes) for part in in_order]

@@ -1,9 +1,9 @@
-"""Simulate a recomputation choice: the live bytes at each step, and the cost, without writing a graph.
+"""Simulate a choice of drops: the live bytes at each step, and the cost, without writing a graph.
 
-The nodes run in the initial order; the place of a node in this order is its *position*. A dropped storage is computed
-or copied back before the next node that reads it; this begins another *life* of the storage. The storages that a
-recomputed node needs are restored first. If a node's results are dropped before they are read, its first run is
-delayed until a result is needed.
+The nodes run in the initial order; the place of a node in this order is its *position*. A *drop* frees a storage after
+a position. Before the next node that reads the storage, it is *restored*: computed again, or copied back if it was
+offloaded. This begins another *life* of the storage. The operands that are needed to compute it are restored first. If
+a node's results are all dropped before a read, its first run is delayed until a result is needed.
 
 O(steps + operands). The loop over positions runs in ``planners/native/recompute.c`` if it is loaded, else in Python.
 """
@@ -29,8 +29,8 @@ class Choice:
 
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
-    ``−1 − edge`` (an index into ``model.in_idx``): whenever the node that reads this edge runs again for a position p,
-    the edge's storage is dropped after p."""
+    ``−1 − edge`` (an index into ``model.in_idx``): an operand of recomputation is dropped. If node n reads x at edge 5,
+    code −6 means: whenever n runs again, to restore an operand of a position p, x is dropped after p."""
     offloaded: NDArray[np.bool_]  # shape (storages,): whether its drops are copied back instead of recomputed
 
     @classmethod
@@ -188,7 +188,7 @@ class DropWalk:
     """
 
     run: Callable[[int], bool]  # run the node of a position
-    run_again: Callable[[int, int], bool]  # (n, k): run the node of position n, delayed or again, before position k
+    run_again: Callable[[int, int], bool]  # (n, k): before position k, run node n again, or the first time if delayed
     copy_out: Callable[[int, int], bool]  # copy a storage to ``offload`` after a position, once for all its gaps
     copy_in: Callable[[int, int], bool]  # copy a storage back before a position
 
@@ -202,16 +202,16 @@ class DropWalk:
         self.after_runs: dict[int, list[int]] = {}  # node that reruns for position k → storages to drop after k
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
-        unread = model.never_read.astype(int).tolist()  # after k: 1: never read; 2: dropped before it is read; 0: else
+        first_event = model.never_read.astype(int).tolist()  # after k: 0: a use; 1: none; 2: a drop
         self.delayed = model.can_delay.tolist()
         """Position → whether its first run is delayed, because its results are dropped before they are read."""
         for k in reversed(range(len(self.delayed))):
             for s in self.drops[k]:
-                unread[s] = 0 if self.offloaded[s] else 2
-            results = [unread[s] for s in self.outputs[k] or self.inputs[k]]  # a view has no storage but its base's
+                first_event[s] = 0 if self.offloaded[s] else 2  # the copy reads it
+            results = [first_event[s] for s in self.outputs[k] or self.inputs[k]]  # a view has only its base's storage
             self.delayed[k] &= bool(results) and min(results) > 0 and max(results) == 2
             for s in self.inputs[k] if not self.delayed[k] else ():
-                unread[s] = 0
+                first_event[s] = 0
 
     def walk(self) -> bool:
         """Run every position in order; return whether all actions were possible."""
@@ -234,7 +234,7 @@ class DropWalk:
         return True
 
     def restore(self, root: int, k: int, pending: list[int]) -> bool:
-        """Compute or copy back ``root`` before position ``k``; add to ``pending`` the storages to drop after ``k``."""
+        """Restore ``root`` before position ``k``; add to ``pending`` the operands that are dropped after ``k``."""
         stack = [root]
         while stack:
             s = stack[-1]

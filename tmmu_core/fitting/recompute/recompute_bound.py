@@ -17,7 +17,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, recompute_model
 
 ORDERED_UP_TO = 2_500  # maximum number of units (``order/order_model.py``); for more, no storages are listed
-MOST_BEFORE = 400  # for the node c of an output, :func:`output_bounds` collects nodes until it has this many or more
+MOST_BEFORE = 400  # :func:`output_bounds` chooses the source of an output from about this many nodes
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
@@ -62,10 +62,14 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
 def output_bounds(start: Candidate, allowed: Allowed) -> dict[str, int]:
     """Return arena → lower bound of its bytes over all orders, from the outputs, which stay live once computed.
 
-    Choose for each output a node c: the node that computes the output, or one that the output depends on. From the run
-    of c that the output uses until the output is computed, each path from c to the output has a live storage. The paths
-    must share no bytes. Then these bytes are live when c runs: those that c touches (its own) and outputs of earlier
-    nodes c. The peak is least if the nodes c run by falling own − output bytes. O(outputs · storages · operands).
+    Example: nodes a and b touch 100 bytes each; a path leads from each to an output of 10 bytes. If a runs first, then
+    a storage on its path, or its output, is live when b runs: at least 110 bytes.
+
+    Each output has a *source*: the node that computes it, or one that it depends on. From the run of the source on (if
+    there are several: the run that the output uses), the output or a storage on the path to it is live. Storages on a
+    path have at least the bytes of the output, and no two paths share bytes. So when a source runs, its own bytes are
+    live (those that it touches, except bytes of other paths), and the output bytes of all earlier sources. The peak is
+    least if the sources run by falling own − output bytes. O(outputs · storages · operands).
     """
     model = recompute_model(start.plan_input)
     found = {}
@@ -105,11 +109,11 @@ class _NodesOfArena:
         return max(needs, default=0)
 
     def least_peak(self, most_before: int) -> int:
-        """Return a lower bound of the peak; each c is one of about ``most_before`` nodes nearest to its output."""
+        """Return a lower bound of the peak; each source is one of about ``most_before`` nodes nearest to its output."""
         needed = [self.needed(n, Counter()) for n in range(len(self.live_sets))]
         unassigned = list(self.resident_bytes)  # storage → bytes that no path uses yet
-        paths: dict[int, Counter[int]] = {}  # c → storage → bytes used by paths from c
-        outputs: Counter[int] = Counter()  # c → bytes of its outputs
+        paths: dict[int, Counter[int]] = {}  # source → storage → bytes used by paths from the source
+        output_bytes: Counter[int] = Counter()  # source → bytes of its outputs
         for output in self.outputs:
             size = self.size[output]
             path_from = {self.producer[output]: (output, -1)}
@@ -120,16 +124,16 @@ class _NodesOfArena:
                     if self.producer[s] >= 0 and self.producer[s] not in path_from and unassigned[s] >= size:
                         path_from[self.producer[s]] = s, n
                         pending.append(self.producer[s])
-            c = n = max(pending, key=needed.__getitem__)
-            outputs[c] += size
+            source = n = max(pending, key=needed.__getitem__)
+            output_bytes[source] += size
             while n >= 0:
                 s, n = path_from[n]
                 unassigned[s] -= size
-                paths.setdefault(c, Counter())[s] += size
+                paths.setdefault(source, Counter())[s] += size
         used = sum(paths.values(), Counter[int]())
-        own = {c: self.needed(c, used - path) for c, path in paths.items()}
-        peak = outputs_before = 0
-        for c in sorted(own, key=lambda c: outputs[c] - own[c]):
-            peak = max(peak, outputs_before + own[c])
-            outputs_before += outputs[c]
+        own = {source: self.needed(source, used - path) for source, path in paths.items()}
+        peak = earlier_outputs = 0
+        for source in sorted(own, key=lambda source: output_bytes[source] - own[source]):
+            peak = max(peak, earlier_outputs + own[source])
+            earlier_outputs += output_bytes[source]
         return peak

@@ -1,6 +1,7 @@
 """Recompute moves: single moves, and lists of moves for a capacity.
 
-A point is a choice of drops with its simulated run. A cut is a point from a minimum cut (``recompute_search.py``).
+A *drop* frees a storage after a use; the storage is recomputed before its next use. A *point* is a choice of drops with
+its simulation. A *cut* is a point from a minimum cut (``recompute_search.py``); other searches start from cuts.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,8 +25,8 @@ WHY = "the same operators run again with the same inputs"
 NESTED_UP_TO = 100  # with at most this number of nodes, nested search always runs, because it is fast
 NESTED_DIVISOR = 4  # with more nodes, it runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
 START_TENTHS = (2, 4)
-"""Nested search starts at the initial point, at the cut with the least excess, and at the cheapest of the cuts whose
-excess is in the lowest 20 % (and 40 %) of the range."""
+"""Nested search starts at the initial point, at the cut with the least excess, and at the cheapest cut in each of two
+groups: cuts whose excess is in the lowest 20 % of the range, and in the lowest 40 %."""
 MOST_STARTS = 6  # sweeps for a tighter goal start from at most this number of results for earlier goals
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
@@ -37,7 +38,7 @@ def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
 
 
 def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None, list[Point]]:
-    """Return the cheapest point that meets the goal, or ``None``, and all points found before the improvement."""
+    """Return the cheapest point that meets the goal, or ``None``, and all points found before :func:`.improve`."""
     points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
     found, total = next(iter(search.fitting(points)), None), search.model.flops
     if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
@@ -120,8 +121,8 @@ def lowest_within(
 ) -> tuple[Move, ...] | None:
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if there are none.
 
-    Bisect the excess over ``goal`` that is permitted, down to one byte or 0.2 % of the sum of peaks. Without
-    ``max_flops``, each step of the bisection only runs sweeps, and the number of simulations is limited.
+    Bisection finds the least excess over ``goal``, to one byte or 0.2 % of the sum of peaks. Without ``max_flops``, a
+    step of the bisection only runs sweeps, and the number of simulations is limited.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
@@ -158,7 +159,7 @@ def lowest_within(
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield moves that lower the sum of peaks, for results idle at the peak: of one node or of an operator's nodes."""
+    """Yield moves that recompute results idle at the peak, of a node or of all nodes of an operator, and save bytes."""
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
     at = peak_boundary(model, base, arena_to_reduce(model, base))

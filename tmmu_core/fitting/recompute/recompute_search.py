@@ -18,9 +18,8 @@ runs in the native library (``planners/native/recompute.c``) if it is loaded, ot
 
 **Segments** divide the forward pass. The storages that cross the boundary between two segments are kept, and
 recomputation starts from them (Chen et al. 2016). Without segments, a recurrent or deep network can recompute a long
-chain at once: the first reader needs the whole chain, which then stays live for later readers. A cut across the peak
-does not count this memory. Dynamic programming finds the boundaries that keep the fewest bytes, under a limit of the
-bytes that a segment recomputes.
+chain at once, which then stays live for later readers. A cut across the peak does not count this memory. Dynamic
+programming finds the boundaries that keep the fewest bytes, under a limit of the bytes that a segment recomputes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,13 +1,15 @@
 """Schedules: an order together with recomputation, for a capacity too low for recomputation in the given order.
 
-A *goal* is a node with a result that stays live, is never read or cannot be dropped, or a node that cannot run later.
-The goals run one after the other. Before each goal, its missing operands are computed, recursively, by falling (peak
-bytes of the computation − bytes of the operand) (Sethi and Ullman, "The generation of optimal code for arithmetic
-expressions", 1970). If the live bytes exceed the limit, storages are dropped by rising FLOPs / (bytes × squared
-distance to the next use) (Kirisame et al., "Dynamic tensor rematerialization", ICLR 2021).
+The nodes that must run in any case are *goals*: nodes with a result that is an output, is never read or cannot be
+dropped, and nodes that cannot run later. The goals run one after the other. All other nodes run only to compute the
+missing operands of a goal, recursively. Of several operands, the one with the greatest difference (peak bytes of its
+computation − its bytes) comes first (Sethi and Ullman, "The generation of optimal code for arithmetic expressions",
+1970). If the live bytes exceed the limit, storages are *dropped*: freed now, computed again before the next use. The
+storage with the least FLOPs / (bytes × squared distance to the next use) is dropped first (Kirisame et al., "Dynamic
+tensor rematerialization", ICLR 2021).
 
-If a step still exceeds the limit, the search tries orders in which a goal with results live at this step runs later.
-In a schedule that fits, it removes runs that are not needed. Only one arena is scheduled, without in-place reuse.
+If a step still exceeds the limit, the search tries other orders of the goals: a goal whose results are live at this
+step runs later. In a schedule that fits, it removes unneeded runs. It handles one arena, without in-place reuse.
 """
 
 from collections import Counter

@@ -1,16 +1,19 @@
 """Searches that add drops to a choice, a few at a time.
 
-A **sweep** drops idle storages at the first step whose live bytes exceed the goal, then at the next such step. As in
-dynamic tensor rematerialization (Kirisame et al. 2021), but with known next uses, it drops the storages with the lowest
-FLOPs / (bytes · steps until the next use); the FLOPs are the sum over all nodes that must run again. It also drops
-recomputed storages, so that chains shrink to a few tensors (Griewank 1992). A sweep starts from a cut or from the
-initial choice. The cheapest results are improved. First, drops without which the plan still fits are removed. Then one
-drop at a time is forbidden, and another sweep finds its replacement.
+A *drop* frees a storage after a use; the storage is recomputed before its next use. The steps between the two uses are
+the *gap*; in its gap, a storage is *idle*. A *point* is a choice of drops with its simulation. A *cut* is a point from
+a minimum cut (``recompute_search.py``).
 
-**Nested recomputation** drops storages, also recomputed ones, that are idle at the peak. A cut across the peak
-recomputes a range of nodes at once, so a chain of n equal tensors still needs the memory of 2·√n tensors. With nested
-recomputation, a chain needs only a few tensors, but more FLOPs. The search is greedy: it adds the drops that save the
-most bytes above the goal per FLOP, then removes unneeded drops.
+A **sweep** starts from a cut or from the initial choice. It drops storages that are idle at the first step whose live
+bytes exceed the goal, then at the next such step. As in dynamic tensor rematerialization (Kirisame et al. 2021), but
+with known next uses, storages with the lowest FLOPs / (bytes · steps until the next use) are dropped first. The FLOPs
+are the sum over all nodes that must run again. Recomputed storages are dropped too, so that only a few tensors of a
+chain are live at a time (Griewank 1992). The cheapest results are improved: drops without which the plan still fits are
+removed; then one drop at a time is forbidden, and another sweep finds its replacement.
+
+**Nested recomputation** drops storages, also recomputed ones, that are idle at the peak. Each round adds the drops that
+save the most bytes above the goal per FLOP. At the end, unneeded drops are removed. For a chain of n equal tensors, a
+cut needs the memory of 2·√n tensors. Nested recomputation needs that of a few tensors, but more FLOPs.
 """
 
 from bisect import bisect_left
@@ -27,7 +30,7 @@ DISTANCE_EXPONENTS = (1, 0)
 """Exponents of the number of steps until the next use, in the rank of an idle storage. Exponent 0 ignores the steps.
 With exponent 1, the bytes of a storage count only up to the excess over the goal at the peak."""
 MOST_IMPROVED = 6  # maximum number of results that are improved, cheapest first
-EXCESS_DIVISOR = 32_000  # a round frees at least (number of steps) / ``EXCESS_DIVISOR`` of the peak's excess
+EXCESS_DIVISOR = 32_000  # with n steps, a round frees at least n / 32,000 of the peak's excess: 1/10 for 3,200 steps
 MOST_OPERAND_ROUNDS = 8  # maximum number of times that the operands of the last drops are dropped as well
 MOST_TRIED = 1_000  # maximum number of simulations of a sweep
 MOST_REPLACED = 60  # maximum number of drops of a result that are forbidden, one at a time
@@ -127,9 +130,9 @@ def sweep(search: Search, choice: Choice, exponent: int, forbidden: frozenset[in
 
 
 def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
-    """Return the point with ``drops`` at ``step``, the first one above ``level``; ``None`` if it is not better.
+    """Return a better point with ``drops``, else ``None``. ``step`` is the first step above ``level``.
 
-    If ``drops`` do not help, the operands that would stay live for the recomputation are dropped as well.
+    If y = f(x) is dropped, x stays live until y is recomputed. If the point is not better, x is dropped too, and so on.
     """
     arena, lives = search.arena, point.run.lives
     live_before = set(lives.storage[(lives.birth <= step) & (lives.last >= step)].tolist())
@@ -144,22 +147,18 @@ def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step
             return None
         fullest = int(steps[tried.run.live[arena][steps].argmax()])
         idle = idle_at(search.model, tried.run, fullest, arena)
-        drops = [operand.drop for operand in idle if operand.storage not in live_before]
+        drops = [operand.drop for operand in idle if operand.storage not in live_before]  # live because of the drops
         if not drops:
             return None
     return None
 
 
 def _is_better(before: Run, after: Run, arena: int, level: int) -> bool:
-    """Return whether the first position above ``level`` is later or has a lower peak, or fewer bytes are above it."""
-    over = np.flatnonzero(after.live[arena] > level)
-    if not len(over):
-        return True
-    position = int(before.for_position[np.flatnonzero(before.live[arena] > level)[0]])
-    reached = int(after.for_position[over[0]])
+    """Return whether fewer bytes exceed ``level``, or the first position above it is later or has a lower peak."""
+    position, reached = (int(run.for_position[(run.live[arena] > level).argmax()]) for run in (before, after))
     peaks = [int(run.live[arena][run.for_position == position].max(initial=0)) for run in (before, after)]
     above = [bytes_above(run.live[arena], level) for run in (before, after)]
-    return reached > position or (reached == position and peaks[1] < peaks[0]) or above[1] < above[0]
+    return above[1] < above[0] or reached > position or (reached == position and peaks[1] < peaks[0])
 
 
 def bytes_above(live: I64, level: int) -> int:
@@ -251,20 +250,21 @@ def _remove_drops(search: Search, point: Point) -> Point:
 
 
 def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
-    """Return a function that returns whether a drop is needed: keeping the storage in its gap would exceed the goal.
+    """Return a function: drop → whether the storage would exceed the goal if it stayed live in its gap.
 
-    Only steps of the initial order are checked. The recomputation at the end of the gap is then not needed. Bytes live
-    only for it are subtracted: generator states, and storages whose last read is by a recomputing run there.
+    Example: a gap has 5, 7 and 6 live bytes. If a storage of 4 bytes stays live there, its gap needs 11. What only its
+    recomputation needs does not count: steps that recompute or copy are ignored, and these bytes are subtracted:
+    generator states, and storages that a recomputing run at the end of the gap reads last.
     """
     model, lives, arena = search.model, run.lives, search.arena
-    freed = np.zeros(len(model.node_at), np.int64)
+    freed = np.zeros(len(model.node_at), np.int64)  # position → bytes that are live only for recomputation there
     born, ended = run.for_position[lives.birth], run.for_position[lives.last]
     rerun_steps = np.flatnonzero(lives.is_rerun)
     ended_by_rerun = np.flatnonzero(lives.is_rerun[lives.last] & (born < ended))
     np.add.at(freed, run.for_position[rerun_steps], model.state_size[lives.node[rerun_steps]])
     np.add.at(freed, ended[ended_by_rerun], model.size[lives.storage[ended_by_rerun]])
     is_read = np.bincount(lives.reads, minlength=len(lives.storage)) > 0
-    used = np.flatnonzero(is_read | ~lives.is_rerun[lives.birth])
+    used = np.flatnonzero(is_read | ~lives.is_rerun[lives.birth])  # without unread results of recomputing runs
     used = used[np.lexsort((lives.birth[used], lives.storage[used]))]
     before, after = used[:-1], used[1:]
     is_gap = (lives.storage[before] == lives.storage[after]) & (lives.birth[after] > lives.last[before] + 1)
@@ -282,20 +282,20 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
         changed[arena] = max(changed[arena], peak)
         return search.excess(replace(run, peaks=changed)) > 0
 
-    fitting = max(1, bisect_left(peaks, True, key=exceeds))  # number of gaps whose storage can stay live; at least 1
-    is_full = peak_in_gap > peaks[fitting - 1]
-    found: dict[int, list[tuple[int, int, int]]] = {}
+    is_full = peak_in_gap > peaks[max(0, bisect_left(peaks, True, key=exceeds) - 1)]  # above the largest that fits
+    full_gaps: dict[int, list[tuple[int, int, int]]] = {}
     """Storage → (position before, position after, recomputing node before or −1) of each gap without room for it."""
     node = np.where(lives.is_rerun[begin], lives.node[begin], -1)
     rows = zip(*(c[is_full].tolist() for c in (s, run.for_position[begin], run.for_position[end], node)), strict=True)
     for storage, *gap in rows:
-        found.setdefault(storage, []).append(tuple(gap))
+        full_gaps.setdefault(storage, []).append(tuple(gap))
 
     def is_needed(drop: int) -> bool:
         if drop < 0:
-            return any(node == model.reader[-1 - drop] for *_, node in found.get(int(model.in_idx[-1 - drop]), ()))
+            edge = -1 - drop
+            return any(node == model.reader[edge] for *_, node in full_gaps.get(int(model.in_idx[edge]), ()))
         position, storage = divmod(drop, len(model.size))
-        return any(first <= position < last for first, last, _ in found.get(storage, ()))
+        return any(first <= position < last for first, last, _ in full_gaps.get(storage, ()))
 
     return is_needed
 
@@ -330,7 +330,7 @@ def _with_best_drops(search: Search, point: Point, level: int) -> Point | None:
     for step in steps[first_of_position[:MOST_POSITIONS]].tolist():
         best: tuple[float, Point] | None = None
         idle = idle_at(model, run, step, search.arena)
-        for sets_of_drops in (_sets_of_drops(idle, model), _with_operands(idle, search)):
+        for sets_of_drops in (_sets_of_drops(idle, model), _sets_with_operands(idle, search)):
             for drops in sets_of_drops:
                 tried = search.simulate(point.choice.dropping(drops))
                 saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
@@ -353,16 +353,15 @@ def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int
     yield from ([largest.drop] for largest in by_size[:MOST_SINGLE])
 
 
-def _with_operands(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """For each idle storage last read by a recomputed node, yield its drop with the drops of its producer's operands.
+def _sets_with_operands(idle: list[Idle], search: Search) -> Iterator[list[int]]:
+    """Yield sets of drops: of an idle storage that a recomputing run read last, and of the operands to recompute it.
 
-    Operands are included recursively, if they are droppable and not read after the peak of the initial choice. Without
-    these drops, the operands would stay live for the recomputation of the storage.
+    A set also has the operands of the operands, recursively. All of these would else stay live until the storage is
+    recomputed. Operands that the initial choice reads after the peak are left out.
     """
     model = search.model
-    for candidate in idle:
-        drops = [candidate.drop]
-        storages = [candidate.storage] if candidate.drop < 0 else []
+    for candidate in (candidate for candidate in idle if candidate.drop < 0):
+        drops, storages = [candidate.drop], [candidate.storage]
         for storage in storages:  # the loop appends to the list
             n = int(model.producer[storage])
             for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):

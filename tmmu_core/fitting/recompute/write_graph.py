@@ -4,8 +4,7 @@ The second run of node ``n0`` is a new node ``n0@remat``; it writes ``h@remat`` 
 ``h@remat``. So a tensor still has one live range. The third run is ``n0@remat.2``. A view of a recomputed storage is
 computed again before a node that reads it. The field ``recomputes`` of a node names the original.
 
-A repeated node that draws random numbers gets another output ``n0@state``: the generator state before its first run,
-which the other runs read.
+If a repeated node draws random numbers, its first run saves the generator state in another output, ``n0@state``.
 """
 
 from bisect import bisect_left

@@ -13,8 +13,7 @@ The search is deterministic and not recursive. :class:`Searcher` runs it on one 
 native library (``native/branch_and_bound.c``) or in plain Python (:class:`PlainSearch`), with the same nodes.
 
 A *branching order* ranks units with equal lowest offsets. Most orders are learned from conflicts of earlier attempts.
-The number of nodes that an order needs is heavy-tailed: an order that finds a packing mostly finds it early. So
-attempts are many and short.
+Attempts are many and short, because an order that finds a packing mostly finds it early.
 
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
 literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. A packing that is found

@@ -12,18 +12,18 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Branchi
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
 from tmmu_core.planners.problem import UNLIMITED, Meter
 
-FULL_BUDGET_ENTRIES = 20_000
-"""Number of entries up to which a component gets its whole budget; above, the budget falls as 1 / entries²."""
+FULL_BUDGET_ENTRIES = 20_000  # most entries of a component with the whole budget; one with twice as many gets a quarter
 MAX_TABLE_ENTRIES = 20_000_000  # units × (units + sections) beyond which a component is not searched
 AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
 """Kinds of target: the lower bound, the capacity or goal, a capacity between bound and extent."""
 TARGET_EIGHTHS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Targets between bound and extent, in eighths of the gap. After success, the index falls by 2; else it grows by 1."""
-MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them is searched
+MAX_ENUMERATED_HANDOFFS = 5  # with at most this number of in-place reuses, every choice of them is searched
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
-MIN_TURN_NODES = 5_000
-"""Minimum nodes of such a part; with smaller parts, large neighbourhood search begins after the last node."""
-PATIENCE = 1 << 30  # below ``near``, a search ends after this many nodes × neighbour pairs without a smaller extent
+MIN_TURN_NODES = 5_000  # minimum nodes of a part; if parts are smaller, these searches run only after the last node
+PATIENCE = 1 << 30
+"""If the extent is below ``SearchRequest.near``, the search ends when it has found no packing for a number of nodes:
+``PATIENCE`` divided by the pairs of neighbours. Example: 2^20 pairs, about 1,000 nodes."""
 
 
 class ProgressLog:
@@ -58,7 +58,7 @@ class SearchRequest:
     log: ProgressLog = field(repr=False)
     use_lns: bool = True
     """Whether large neighbourhood search runs between and after the attempts of branch and bound; may take minutes."""
-    near: int = 0  # below this extent, the search ends when :data:`PATIENCE` is exhausted
+    near: int = 0  # an extent below this is near the bound: :data:`PATIENCE` then limits the search
 
 
 class _Variant:

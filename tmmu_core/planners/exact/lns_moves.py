@@ -26,17 +26,14 @@ from numpy.typing import NDArray
 from tmmu_core.planners.problem import I64
 
 OFFSET, OMITTED, WEIGHT, PLACED_ORDER = range(4)
-"""Rows of ``LnsState.work``: result (−1: omitted), omitted units, weight of each unit, placed units from the bottom."""
+"""Rows of ``LnsState.work``: offset per unit (−1: omitted); omitted units; weight per unit; placed units, bottom up."""
 RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION = range(6)  # cells of ``LnsState.progress``
 
 SCALE = 1024  # length of the whole time, and of the whole capacity, in units of distance
 STAGES = 1024  # number of temperatures of the annealing
-TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
-"""Weights of distance in time and in bytes; each iteration draws one of three pairs."""
-NOISE_PERIOD = 4096
-"""In each row of ``noise``, an iteration reads one value per unit, from a random column below this number onwards."""
-BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
-"""How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
+TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)  # weights in a distance: three pairs, of which one is drawn
+NOISE_PERIOD = 4096  # the values of ``noise`` for the units begin at a random column below this number
+BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)  # sort key of placed units: low, high, middle offset; none
 LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)  # rules that choose among the gaps that a unit fits
 SKIP_ONE_IN = 128  # one of this many gaps is skipped at random, which diversifies each rule
 SHORTFALL_SHARE = 384  # fraction of the cost, in 1/1024, that depends on the bytes that the widest gap lacks
@@ -49,8 +46,8 @@ class LnsState(NamedTuple):
     """n units and a packing; sizes and offsets are in multiples of ``LnsRun.step`` bytes (:mod:`.lns`)."""
 
     unit: I64
-    """(n, 10): five keys up to 2^20 for the order of reinsertion, greatest first (area, bytes, sections,
-    SCALE − begin, end); begin and end of the lifetime, scaled to ``SCALE``; size; alignment; fixed offset or −1."""
+    """(n, 10). Columns 0 to 4: keys for reinsertion, greatest first, up to 2^20: area, bytes, sections, SCALE − begin,
+    end. Columns 5 to 9: begin and end of the lifetime, scaled to ``SCALE``; size; alignment; fixed offset, or −1."""
     conflicts: NDArray[np.uint8]  # (n, n): 1 if two units must not share bytes; also on the diagonal
     first_stretch: I64  # (n + 1,): first row of each unit in ``stretch``
     stretch: I64  # (r, 2): consecutive sections of a lifetime: the first, and the one after the last

@@ -2,10 +2,10 @@
 
 A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
-* a unit is placed at ``a``: a neighbour that must end above ``a`` starts at or above the unit's end (``BY_UNIT``);
-* a unit has a *hole*, which another unit must fill (overlap): the unit lies above the lowest of these (``BY_HOLE``);
-* only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
-* two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
+* ``BY_UNIT``: u is placed at ``a``. A neighbour that cannot end at ``a`` or below starts at or above the end of u.
+* ``BY_HOLE``: another unit must fill (overlap) a place of u, its *hole*. So u lies above the lowest end of such a unit.
+* ``BY_SECTION``: only one open unit of a section can be the lowest. The others lie above it.
+* ``BY_TWIN``: two units are identical. The one with the higher number lies above the other (symmetry).
 
 Each raise is rounded up to the next aligned offset at which the unit overlaps no fixed unit.
 
@@ -15,9 +15,10 @@ open bytes exceeds its ceiling (section bound), or a hole that no unit can fill.
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
 and collects claims of the form "this unit lies at n or above", one per unit. If an event made a claim true, the claims
 that caused the event replace the claim; if a decision caused the event, its level joins the nogood. A claim that was
-true before the event stays.
+true before the event stays. Example: the capacity is 10. At level 2, u is placed at 0 and ends at 5. This raises w, a
+unit of 6 bytes, to 5: a conflict. Claim: "w lies at 5 or above". The raise made it true, so level 2 joins the nogood.
 
-The raises need not hold in all packings that satisfy the decisions, only in one of least Σ height · offset:
+The search needs one packing, not all. So the raises need only hold in one of least Σ height · offset:
 
 * first branch: no other unit overlaps the place of u at ``a``. So u is at ``a`` or below (otherwise it could be moved
   down), and a neighbour that ends above ``a`` starts at or above the end of u;
@@ -223,7 +224,7 @@ class Propagation:
         elif kind == HOLE_UNFILLED:
             self._explain_hole(cause, self.hole[cause], FAR, len(self.events))
         elif kind == DOMINATED:
-            self._add_level(self.level_of[detail])
+            self.nogood.add(self.level_of[detail])
             self._claim(cause, self.low[cause])
             self._claim(detail, self.low[detail])
         for now, (u, old_low, requested, (kind, cause, detail)) in reversed([*enumerate(self.events)]):
@@ -234,7 +235,7 @@ class Propagation:
             self.claims[u] = 0
             need = min(need, requested)
             if kind == BY_UNIT:
-                self._add_level(self.level_of[cause])
+                self.nogood.add(self.level_of[cause])
                 self._claim(u, self.low[cause] - detail + 1)
             elif kind == BY_HOLE:
                 self._explain_hole(u, (cause, detail), need, now)
@@ -247,10 +248,7 @@ class Propagation:
                 for e in entries:
                     is_lowest = self.owner[e] == detail
                     self._claim(self.owner[e], need - self.height[e] if is_lowest else least)
-
-    def _add_level(self, level: int) -> None:
-        if level >= 0:
-            self.nogood.add(level)
+        self.nogood.discard(-1)  # the level of units with a fixed offset
 
     def _claim(self, u: int, at: int) -> None:
         self.claims[u] = max(self.claims[u], at)
@@ -261,7 +259,7 @@ class Propagation:
         If ``need`` is FAR, the claims prove that no unit can fill it. ``now``: number of the explained event.
         """
         at, level = hole
-        self._add_level(level)
+        self.nogood.add(level)
         self._claim(u, at)
         if need <= at + 1:
             return
@@ -273,7 +271,7 @@ class Propagation:
                 if low >= hole_end:
                     self._claim(w, hole_end)
                 else:  # w ends below the hole
-                    self._add_level(self.level_of[w])
+                    self.nogood.add(self.level_of[w])
             elif need - other_height <= min(low, hole_end):
                 self._claim(w, need - other_height)
             else:

@@ -85,8 +85,7 @@ def possible_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
 def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
     """Return the storages of each unit for a choice of in-place reuses; ``None`` if the choice is inconsistent.
 
-    A choice is inconsistent if two storages of a unit conflict or cannot share an offset, or if fixed offsets make
-    conflicting units overlap.
+    It is inconsistent if storages of a unit conflict or cannot share an offset, or if fixed, conflicting units overlap.
     """
     units = _Units(cols)
     for pair in taken:

@@ -10,16 +10,19 @@ from tmmu_core.planners.exact.search_model import Model
 from tmmu_core.planners.native import library, native
 from tmmu_core.planners.problem import I64
 
-# Columns of ``Tables.unit``: the first row of the unit in four other tables, then its properties.
+# Columns of ``Tables.unit``: the unit's first row in ``entry``, ``neighbour``, ``mate`` and ``wall``; its alignment;
+# its greatest height; its fixed offset, or −1; the next identical unit, or −1.
 ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN = range(8)
-# Columns of ``Tables.entry``.
+# Columns of ``Tables.entry``: a section of a unit; the unit's padded height there; the unit.
 SECTION, HEIGHT, OWNER = range(3)
-# Columns of ``Tables.neighbour``: the neighbour, and the greatest heights of unit and neighbour in common sections.
+# Columns of ``Tables.neighbour``: the neighbour; greatest heights of unit and neighbour in common sections.
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
-# Rows of ``State.unit`` and columns of ``State.section`` that Python sets before the search or reads after it.
-# ``HOLE``: offset of the unit's hole (``propagation.py``), or −1.
+# Rows of ``State.unit``, except those that only the native search uses: lower bound of the offset (after a search that
+# succeeds: the offset); level at which the unit was placed, or −1; offset of its hole (``propagation.py``), or −1.
 LOW, LEVEL, HOLE = 0, 3, 4
+# Columns of ``State.section``, except column 4: bytes and number of the unplaced units; the two lowest of them, or −1;
+# number of failures; highest padded end that a unit can have within the capacity.
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 FIRST_ROWS = 64  # initial number of rows per unit in the native table of neighbours
 START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]  # columns of ``State.section`` that the plain search reads
@@ -28,16 +31,15 @@ START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]  # columns of ``State.section`
 class Tables(NamedTuple):
     """Constant tables of n units in m sections."""
 
-    unit: I64
-    """(n + 1, 8): ``ENTRIES … TWIN``. ``FIXED``: offset or −1; ``TWIN``: next identical unit or −1. The last row has
-    the ends of the other tables."""
+    unit: I64  # (n + 1, 8): ``ENTRIES … TWIN``; the last row has the ends of the other tables
     entry: I64
     """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section. Heights are padded to multiples of a power of two
     that divides all possible offsets in the section."""
     first: I64  # (m + 1,): first position of each section in row 0 of ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit: same sections and alignment, one aligned height in all sections; empty if any unit is fixed."""
+    """Mates by unit: other units with the same sections and alignment. Each of them has one height in all sections, a
+    multiple of the alignment. Empty if any unit of the model is fixed."""
     wall: I64
     """(w, 3), by unit u: begin and end of a fixed unit in a section of u, and the height of u in this section."""
 
@@ -45,17 +47,14 @@ class Tables(NamedTuple):
 class State(NamedTuple):
     """Tables that the native search changes. The plain search copies them; offsets and failures are copied back."""
 
-    unit: I64  # (12, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
-    section: I64
-    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, 1 if queued, number of failures,
-    and ``CEILING``: the highest padded end of a unit within the capacity."""
+    unit: I64  # (12, n): rows ``LOW``, ``LEVEL``, ``HOLE`` and others
+    section: I64  # (m, 7): columns ``OPEN_BYTES … CEILING``; column 4 is 1 for a queued section
     order: I64  # (3, r): row 0: entries by section, unplaced first; row 1: position per entry; row 2: units in row 0
 
 
 def build_tables(model: Model) -> Tables:
     """Return the constant tables of a model."""
-    n, r = len(model), len(model.section)
-    owner = model.owner
+    n, r, owner = len(model), len(model.section), model.owner
     by_section = _by_section(model)
     first = np.searchsorted(model.section[by_section], np.arange(model.sections + 1)).astype(np.int64)
     unit = np.zeros((n + 1, 8), dtype=np.int64)

@@ -1,14 +1,16 @@
 """Lower bounds of the reuse cost: from cliques, and by exhaustive search of a few units.
 
-In a clique, every two units conflict or have a penalty, so overlaps cost. Memory is divided into cells; unit sizes are
-rounded up to the least alignment. Let g be the greatest common divisor of the sizes, fixed offsets and ends of reserved
-ranges. If all alignments divide g, a cell has g bytes: rounding all offsets down to whole cells violates no constraint
-and adds no overlap. If not, a cell has the least alignment if it divides the ends of all reserved ranges, else 1 byte.
-If m units cover a cell, m (m − 1) / 2 pairs overlap in it, which is convex in m. So units of S cells in total in B free
-cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps, with ``q = S // B``. A pair overlaps in at most as many
-cells as its smaller unit has, and pays its penalty once. The bound takes pairs, lowest penalty per cell first, until
-the cells of their smaller units add up to this number of overlaps. It is the sum of their penalties; of the last
-penalty, only the fraction that is needed counts. Bounds of cliques add up if no penalty counts in two cliques.
+In a clique, every two units conflict or have a penalty, so overlaps cost. Memory is divided into cells. If m units
+cover a cell, m (m − 1) / 2 pairs overlap in it. Let the units have S cells in total, in B free cells. There are fewest
+overlaps if the free cells are covered evenly: each by ``q = S // B`` units, and S − B q of them by one more. These are
+``B q (q − 1) / 2 + (S − B q) q`` overlaps. Example: S = 5, B = 2: one cell has 2 units, the other 3: 1 + 3 overlaps. A
+pair overlaps in at most as many cells as its smaller unit has, and pays its penalty once. The bound takes pairs, lowest
+penalty per cell first, until the cells of their smaller units add up to the overlaps. It is the sum of their penalties;
+of the last one, only the needed fraction counts. Bounds of cliques add up if no penalty counts in two cliques.
+
+Unit sizes are rounded up to the least alignment. Let g be the greatest common divisor of the sizes, fixed offsets and
+ends of reserved ranges. If all alignments divide g, a cell has g bytes: rounding all offsets down to whole cells
+violates no constraint and adds no overlap. Else a cell has the least alignment if that divides these ends, else 1 byte.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Units without a fixed offset can be moved down one by one,
 without a new costly overlap, until each is at 0, at the end of a reserved range or at the end of a neighbour, rounded
@@ -77,9 +79,8 @@ def bounding_cliques(model: ReuseModel) -> CostGroups:
 def with_search_bounds(model: ReuseModel, groups: CostGroups, offset: list[int], work: int) -> CostGroups:
     """Return ``groups``; if a search proves a higher bound for a component, one group replaces the component's groups.
 
-    A first search covers the component's units with penalties, a second covers all its units. ``offset`` is a
-    placement; its cost is the upper bound. If the second search finds a cheaper placement, it overwrites ``offset``.
-    ``work``: see :func:`least_cost`.
+    A first search covers the component's units with penalties, a second all its units. ``offset`` is a placement; its
+    cost is the upper bound. A cheaper placement of the second search overwrites it. ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)
     penalised = np.unique(model.rows[model.rows[:, 4] != HARD, 0]).tolist()
@@ -159,14 +160,14 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
     cells = sum(sizes) // cell
     if free <= 0:
         return 0
-    full = cells // free
-    need = free * full * (full - 1) // 2 + (cells - free * full) * full
+    q = cells // free
+    overlaps = free * q * (q - 1) // 2 + (cells - free * q) * q  # not paid yet
     cost = 0
-    for weight, smaller in sorted(pairs, key=lambda pair: ((pair[0] << SHIFT) // pair[1], pair)) if need else ():
-        reach = smaller // cell
-        whole, rest = divmod(min(need, reach * pairs[weight, smaller]), reach)
-        cost += weight * whole + -(-weight * rest // reach)  # a fraction of the weight for the last pair only
-        need -= whole * reach + rest
+    for weight, smaller in sorted(pairs, key=lambda pair: ((pair[0] << SHIFT) // pair[1], pair)) if overlaps else ():
+        per_pair = smaller // cell
+        whole, rest = divmod(min(overlaps, per_pair * pairs[weight, smaller]), per_pair)
+        cost += weight * whole + -(-weight * rest // per_pair)  # a fraction of the weight for the last pair only
+        overlaps -= whole * per_pair + rest
     return cost
 
 
@@ -223,10 +224,8 @@ def least_cost(
 def _are_twins(model: ReuseModel, edges: Edges, units: list[int], u: int, v: int) -> bool:
     """Return whether two units are interchangeable: swapping their offsets does not change the cost."""
     same = all(column[u] == column[v] for column in (model.size, model.align)) and model.pin[u] == model.pin[v] == -1
-    others = (w for w in units if w not in (u, v))
-    return (
-        same and edges.get((u, v)) == edges.get((v, u)) and all(edges.get((u, w)) == edges.get((v, w)) for w in others)
-    )
+    same &= edges.get((u, v)) == edges.get((v, u))
+    return same and all(edges.get((u, w)) == edges.get((v, w)) for w in units if w not in (u, v))
 
 
 class Search:
