@@ -5,8 +5,8 @@
    branches that never run. Other subgraphs, sequences, optionals, maps, strings and sparse weights are refused.
 3. A dynamic size of an input gets bounds and an assumed size: a batch is 1 (1 to 8), another size is 512 (1 to 512).
    :mod:`.onnx_runnable_sizes` changes sizes at which the model cannot run.
-4. The other shapes are inferred. A size that is a multiple of one or two dimensions is written so (``2 * N``,
-   :mod:`.onnx_shapes`). Unknown shapes come from onnxruntime (:mod:`.onnx_shape_run`). A node that writes a value with
+4. The other shapes are inferred. A multiple of one or two dimensions is written as a product such as ``2 * N``
+   (:mod:`.onnx_shapes`). Unknown shapes come from onnxruntime (:mod:`.onnx_shape_run`). A node that writes a value with
    such a shape has the parameter ``shapes``.
 5. Nodes with constant results are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and the shape
    of a tensor with a fixed shape. Random and unknown operators are not folded. Nor is ``DequantizeLinear``, so that

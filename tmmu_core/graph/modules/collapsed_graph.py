@@ -227,13 +227,13 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], request: V
     writer, is_input = index.producer[root], index.is_input[root]
     writer_code = np.where(writer >= 0, code[writer], np.where(is_input, -1, -2 - tensor))
     reads = np.stack([writer_code, code[reader], tensor])
-    reads = reads[:, (writer >= 0) | is_input | (tensor == request.tensor)]
+    reads = reads[:, (writer >= 0) | is_input | (tensor == request.tensor)]  # of the weights, only the requested
     source, target, tensor = np.unique(reads, axis=1)
     is_edge = source != target
     # 3. The visible vertices: all of them, or those within the radius around the middle.
     node = request.node if request.tensor < 0 else writer_of(index, request.tensor)
     middle = int(code[node]) if node >= 0 else None
-    if node < 0 <= request.tensor:
+    if node < 0 <= request.tensor:  # no node writes it
         middle = -1 if index.is_input[index.written_base[request.tensor]] else -2 - request.tensor
     visible = {*code.tolist(), *source.tolist(), *target.tolist()}
     visible.update(() if middle is None else (middle,))  # it may have no edge

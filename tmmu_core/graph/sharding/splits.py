@@ -50,7 +50,7 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
         if base != "gemm" or (weight.shape[0] == shape[-1] and not is_square):  # [n, k]: transpose to [k, n]
             weight = weight._replace(shape=weight.shape[::-1], axis=1 - weight.axis if weight.axis >= 0 else -1)
         reads = [reads[0], weight]
-    if base in PRODUCTS:  # [m, k] · [k, n] → [m, n] is split like m or n. If k is split, each rank has a partial sum.
+    if base in PRODUCTS:  # [m, k] · [k, n] → [m, n] keeps a split of m or n, but not of k (one partial sum per rank)
         matrices = [read for read in reads if len(read.shape) > 1][-2:]  # without the bias
         for k_from_end, read in zip((-1, -2), matrices, strict=False):
             if read.axis >= 0:
@@ -69,13 +69,13 @@ def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> 
     before, axis, _, outer = read  # in the examples below, * marks the split axis
     size, same_rank = before[axis], len(before) == len(shape)
     if (base_name in LOOKUPS and axis == 0) or (base_name in TRANSPOSES and not same_rank):
-        return None
+        return None  # a table whose rows are split: each rank finds some of them
     new_axis: int | None
     if base_name in TRANSPOSES:  # [8*, 12] → [12, 8*]; of several axes: the only one with this size
         new_axis = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
     elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
         new_axis = axis if shape[axis] > 1 else None  # only the split axis has another size: [8*, 12] → [4*, 12]
-    elif prod(before) == prod(shape):  # a reshape: [8, 12*] → [96*], with 8 blocks that are each split; → [8, 3*, 4]
+    elif prod(before) == prod(shape):  # a reshape of 8 blocks, each of them split: [8, 12*] → [8, 3*, 4] or [96*]
         blocks = prod(before[:axis]) * outer
         new_axis = next((k for k in range(len(shape)) if prod(shape[:k]) <= blocks < prod(shape[: k + 1])), None)
         outer = blocks // prod(shape[:new_axis]) if new_axis is not None else 1

@@ -17,7 +17,7 @@ const NAME_HEIGHT = 20;
  * memory: only with the option `memory`, the sum of its arenas
  *
  * Options: reach: minimum height of a band in bytes, so that several charts have the same scale; pixels: height of the
- * drawing; memory: null, or {capacity, arenas} for one memory with these arenas end to end; capacity null: unlimited. */
+ * drawing; memory: null, or {capacity, arenas}: one memory with these arenas end to end; capacity null: unlimited. */
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });

@@ -14,14 +14,14 @@ Patched code does not read the values of tensors:
 PyTorch replaces some operators by Python code for a trace: interpolation becomes thirty operators on indices. Eager
 mode runs one kernel, so the trace keeps one operator here (except ``_IN_PYTHON`` and, on request, ``_FUSED``).
 
-A fake kernel computes only sizes and strides. These results get the layout and the storage of the real kernel:
+A fake kernel computes only sizes and strides. The results below get the layout and the storage of the real kernel:
 
 * The gradients of some losses and normalizations, and results of batch norm, are contiguous (or channels last) for any
   layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
 * On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
 * The size of a result of ``ctc_loss`` depends on the longest target: if unknown, it is the width of the padded targets.
 * A result can be smaller than its storage. ``mse_loss`` of 100 elements returns a scalar in a storage of 100,
-  ``col2im`` (``F.fold``) an image in the storage of its columns. ``embedding_bag`` on the CPU has one more index.
+  ``col2im`` (``F.fold``) an image in the storage of its columns. ``embedding_bag`` on the CPU keeps one more index.
 * ``copy`` and scatter operators copy the whole storage of their first argument, unless it is expanded.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 

@@ -6,10 +6,10 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Inputs and results of the forward pass that backward reads are saved, unless their storage is persistent.
 * The program returns the new value of each buffer (or input) that it writes. If the operator of the new value reads the
-  old one (``batch_norm``) and neither is a view, it writes in place. Otherwise, a node copies the new value there.
+  old one (``batch_norm``) and neither is a view, this operator writes in place. Else a node copies the new value.
 * The bodies of operators in ``FLOWS`` (``cond``, ``while_loop`` …) are flattened where possible (``scopes``). Other
   bodies are not planned; the field ``unplanned`` names them.
-* A tensor that does not fill its storage (padding, an input that is a slice) is a view of another tensor: the storage.
+* A tensor X that does not fill its storage (padding, an input that is a slice) is a view of a tensor ``X.storage``.
 """
 
 import operator

@@ -120,7 +120,7 @@ def _has_gradient(values: Any) -> bool:
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
-    """Return the graph of a training step, or without ``train`` of a forward pass. ``module``: of :func:`with_loss`."""
+    """Return the graph of a step (``train``), or a forward pass in evaluation mode; ``module``: :func:`with_loss`."""
     modes = [(part, part.training) for part in module.modules()]
     for part in module.module.modules():
         part.training = train
@@ -225,7 +225,7 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
 def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     """Replace ``module.forward`` until ``stack`` closes; return an ``Observed`` that each forward pass updates.
 
-    After a pass that assigned ``self.mean = new``, a buffer gets ``mean.copy_(new)``; other attributes are restored.
+    If a pass assigns a buffer (``self.mean = new``), it ends with ``mean.copy_(new)``. Other attributes are restored.
     """
     observed = Observed()
     run = module.forward

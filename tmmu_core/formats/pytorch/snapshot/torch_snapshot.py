@@ -241,7 +241,7 @@ def categorise(device: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     outlasts_group = never_freed | (_latest(starts, groups_from, device.death - 1) > group)
     is_of_backward = (phase == codes.BACKWARD) & ~device.is_before
     last_of_group = np.searchsorted(groups_from, group, side="right") - 1
-    is_temporary = device.death <= (starts[last_of_group] if len(starts) else 0)  # freed within its group
+    is_temporary = device.death <= (starts[last_of_group] if len(starts) else 0)  # freed before its group ends
 
     category[(code == codes.OPTIMIZER) & outlasts_group] = STATES
     category[np.isin(code, (codes.PARAMETER, codes.INIT)) & ~outlasts_group] = OTHERS
