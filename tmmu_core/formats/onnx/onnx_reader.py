@@ -115,7 +115,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = False) -> Graph:
     """Return the graph. ``fix``: fix the assumed dimensions, because the shapes are known at these sizes only."""
     if not check_scopes(flat, facts.shape, facts.dtype, sizes.point()):
-        sizes.fix(sizes.dims)  # equal sizes are proved at the assumed sizes only
+        sizes.fix(sizes.dims)  # results of branches have equal sizes only at these sizes
     graph = Builder(flat, facts, sizes, name).build()
     if fix:
         sizes.fix(sizes.dims)

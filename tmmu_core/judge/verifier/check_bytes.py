@@ -264,7 +264,7 @@ def _slot_alignments(facts: PlanFacts, liveness: ReferenceLiveness | None) -> li
 
 
 def ends_of_prefix_sums(facts: PlanFacts, arena: int) -> set[int]:
-    """Return the possible ends of the arena's last slot if the slots are at aligned prefix sums."""
+    """Return the possible ends of the arena's last slot if the slots follow each other, each one aligned."""
     slots_of_arena = np.flatnonzero(facts.slots.arena == arena)
     sizes, ends = facts.slots.backing[slots_of_arena].tolist(), set()
     for column in _slot_alignments(facts, None):

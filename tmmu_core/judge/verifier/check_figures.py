@@ -40,7 +40,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         in_arena = facts.arena == number
-        # A plan with hashed addresses states the extent that its slots would have at aligned prefix sums.
+        # With hashed addresses, the stated extent is that of the slots placed one after the other, each aligned.
         highest_end = max(int(ends[in_arena].max(initial=0)), reserved)
         possible = ends_of_prefix_sums(facts, number) if is_sparse else {highest_end}
         if arena.extent_bytes not in possible:
