@@ -157,8 +157,7 @@ def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[in
         if kind == "map":
             low, top = buffers.offset[drawn].astype(np.int64), _top(summary.extent_bytes, summary.capacity_bytes)
             high = low + buffers.size[drawn].astype(np.int64)
-    columns = (column.tolist() for column in (rows, low, high, birth, death))
-    return list(zip(*columns, strict=True)), top, len(in_arena)
+    return list(zip(*(column.tolist() for column in (rows, low, high, birth, death)), strict=True)), top, len(in_arena)
 
 
 def _top(extent: int, capacity: int) -> int:

@@ -53,13 +53,10 @@ def origins(shown: Shown) -> Origins | None:
     index, tree = timeline.index, modules(shown)
     tensors = np.array([index.tensor_of[name] for name in shown.plan.tensor_ids], np.int64)
     producers, numbers = index.producer[tensors].tolist(), tree.of_tensor[tensors].tolist()
-    return Origins(
-        producer=[index.node_ids[node] if node >= 0 else "" for node in producers],
-        layer=[tree.layers[k] for k in numbers],
-        module=[".".join(tree.paths[k]) for k in numbers],
-        phase=[timeline.graph.nodes[node].phase if node >= 0 else "" for node in producers],
-        modules=tree,
-    )
+    producer = [index.node_ids[node] if node >= 0 else "" for node in producers]
+    phase = [timeline.graph.nodes[node].phase if node >= 0 else "" for node in producers]
+    layer, module = [tree.layers[k] for k in numbers], [".".join(tree.paths[k]) for k in numbers]
+    return Origins(producer=producer, layer=layer, module=module, phase=phase, modules=tree)
 
 
 def has_layers(shown: Shown) -> bool:

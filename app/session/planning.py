@@ -279,8 +279,7 @@ def planners_for(opened: Opened) -> list[str]:
     """Return the planners that apply to the open file."""
     if opened.plan is not None:
         return [opened.plan.planner]
-    has_offsets = opened.instance is not None and opened.instance.packing is not None
-    return [GIVEN, *PLANNERS] if has_offsets else list(PLANNERS)
+    return [GIVEN, *PLANNERS] if opened.instance is not None and opened.instance.packing is not None else list(PLANNERS)
 
 
 def verdicts_job(shown: Shown) -> Job[tasks.Verdicts]:

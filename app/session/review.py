@@ -133,12 +133,10 @@ def merged(first: Review, second: Review) -> Review:
     """Merge two reviews, without deleted entries. The later decision stays; of two on one day, that of ``second``."""
     deleted = tuple(dict.fromkeys((*first.deleted, *second.deleted)))
     decisions = [d for d in (second.decision, first.decision) if d is not None and d.digest not in deleted]
-    return Review(
-        notes=tuple(n for n in dict.fromkeys((*first.notes, *second.notes)) if n.digest not in deleted),
-        views=tuple(dict.fromkeys(map(_portable, (*first.views, *second.views)))),
-        decision=max(decisions, key=lambda decision: decision.date, default=None),
-        deleted=deleted,
-    )
+    notes = tuple(n for n in dict.fromkeys((*first.notes, *second.notes)) if n.digest not in deleted)
+    views = tuple(dict.fromkeys(map(_portable, (*first.views, *second.views))))
+    latest = max(decisions, key=lambda decision: decision.date, default=None)
+    return Review(notes=notes, views=views, decision=latest, deleted=deleted)
 
 
 def today() -> str:

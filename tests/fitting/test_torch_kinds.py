@@ -1,5 +1,6 @@
 """Training steps of many kinds: each runs within its capacity at the planned peak, with equal gradients and buffers."""
 
+import random
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import make_dataclass
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
+import numpy
 import torch
 from msgspec.structs import replace
 from torch import Tensor, nn
@@ -484,6 +486,12 @@ def packed(step: Any, x: Tensor) -> Tensor:
     return step.body(nn.utils.rnn.pack_padded_sequence(x[:, None], [96]))[1]
 
 
+def after_accumulation() -> nn.Module:
+    layer = nn.Linear(32, 32)
+    layer.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    return layer
+
+
 ones = lru_cache(torch.ones)
 REFUSED: dict[str, tuple[nn.Module, str]] = {
     "rows": (
@@ -505,6 +513,16 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
         Step(lambda step, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))),
         r"cond.*nested graph.* LAYER\nCompute both branches and select with torch.where",
     ),
+    "random numbers of Python": (Step(lambda step, x: x * random.random()), "random numbers of Python or NumPy"),
+    "random numbers of NumPy": (
+        Step(lambda step, x: x * torch.from_numpy(numpy.random.rand(32))),
+        "random numbers of Python or NumPy(.|\n)*pass them as inputs",
+    ),
+    "list of parameters": (
+        Step(lambda step, x: x * step.scales[0], scales=[nn.Parameter(torch.ones(32))]),
+        r"tensors of the shapes \(32,\) get gradients(.|\n)*nn.ParameterList",
+    ),
+    "hook after accumulation": (after_accumulation(), "parameter 'body.1.weight' has a hook(.|\n)*call the optimizer"),
     "sparse gradient": (
         Step(lambda step, x: step.table(x.long()), table=nn.Embedding(9, 8, sparse=True)),
         r"layout sparse_coo(.|\n)*layer 'body.1.table'(.|\n)*Embedding\(sparse=False\)",
@@ -616,6 +634,24 @@ def test_compiled_steps_set_parameters_and_buffers_as_eager_mode_does() -> None:
             of.scale.mul_(2)
         assert equal_bits(*made)
     assert equal_bits(*([each.mean, each.teacher, each.body[0][0].weight] for each in (module, eager)))
+
+
+def test_parameters_and_buffers_of_a_loss_belong_to_the_step() -> None:
+    def run(step: Any, made: Tensor) -> Tensor:
+        loss = (made * step.scale - step.center).square().mean()
+        step.center = 0.9 * step.center + 0.1 * made.detach().mean(0)
+        return loss
+
+    pair = blocks().train(), Step(run, scale=nn.Parameter(torch.ones(32)), center=torch.zeros(32))
+    module, loss = deepcopy(pair)
+    fit = tmmu.fit(module, "1TiB", example_inputs=torch.randn(ROWS), loss=loss, optimizer="adam")
+    found, compiled = fit.check(), fit.compile()
+    assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
+    for x in torch.randn(2, *ROWS):
+        made = compiled(x), pair[1](pair[0](x))
+        gradients = [torch.autograd.grad(*each) for each in zip(made, (loss.scale, pair[1].scale), strict=True)]
+        assert equal_bits(*([*each, *given] for each, given in zip(zip(made), gradients, strict=True)))
+    assert torch.equal(loss.center, pair[1].center)
 
 
 def test_backward_pass_of_a_compiled_step_can_run_twice() -> None:

@@ -5,6 +5,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -694,12 +695,59 @@ def test_compiled_step_accepts_every_call_of_the_signature(example: Callable[...
     module.factor = 3.0
     with pytest.raises(ValueError, match=r"factor = 2.0, not 3.0"):
         run(x, y)
-    module.factor, _ = 2.0, module.register_forward_hook(lambda *given: None)
-    with pytest.raises(ValueError, match=r"Scaled in training mode with the hooks"):
-        run(x, y)
-    module.eval()
-    with pytest.raises(ValueError, match="in training mode"):
-        run(x, y)
+
+
+class Changing(nn.Linear):
+    """A layer whose forward pass reads attributes of many kinds."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 8)
+        self.limits, self.table, self.settings = (2.0,), {"power": 2}, SimpleNamespace(scale=1.0)
+        self.shift, self.function = torch.ones(8), torch.sin
+
+    def forward(self, x: torch.Tensor, mask: None = None, *gates: torch.Tensor) -> torch.Tensor:
+        made = self.function(super().forward(x) * getattr(self, "late", 1.0) + self.shift).clamp(max=self.limits[0])
+        made = made.pow(self.table["power"]) * self.settings.scale
+        self.part.eval()
+        return (made + self.part(x) * sum(gates)).mean()
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    r"limits = \(0=2.0\), not \(0=3.0\)": lambda module: setattr(module, "limits", (3.0,)),
+    r"table = \(power=2\), not \(power=3\)": lambda module: module.table.update(power=3),
+    r"settings = .*\(scale=1.0\), not .*\(scale=2.0\)": lambda module: setattr(module.settings, "scale", 2.0),
+    r"shift = the tensor of the fit, not another tensor": lambda module: setattr(module, "shift", torch.zeros(8)),
+    r"function = builtin_function_or_method at": lambda module: setattr(module, "function", torch.cos),
+    r"late = None, not 2.0": lambda module: setattr(module, "late", 2.0),
+    r"more = None, not ReLU": lambda module: module.add_module("more", nn.ReLU()),
+    r"forward = None, not function": lambda module: setattr(module, "forward", lambda x, mask, *gates: x),
+    r"module = Changing, not Changing with the hooks": lambda module: module.register_forward_hook(lambda *_: None),
+    r"training = True, not False": lambda module: module.eval(),
+}
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_compiled_step_refuses_changes_of_what_its_forward_pass_reads(words: str) -> None:
+    module, (x, y) = Changing(), torch.randn(2, 4, 8)
+    module.part = nn.Dropout()
+    run = tmmu.fit(module.train(), "1GiB", example_inputs=(x, None, y, x)).compile()
+    module.train()  # the forward pass itself sets the mode of a part
+    module.shift.mul_(2)
+    assert torch.equal(run(x, None, x, y), module(x, None, x, y))
+    CHANGES[words](module)
+    module.part.train()
+    with pytest.raises(ValueError, match=words):
+        run(x, None, x, y)
+
+
+def test_compiled_step_refuses_another_tensor_that_its_loss_captures() -> None:
+    module, (x, y) = nn.Linear(8, 8).train(), torch.randn(2, 4, 8)
+    run = tmmu.fit(module, "1GiB", example_inputs=x, loss=lambda made: (made - y).square().mean()).compile()
+    y.add_(1)
+    assert torch.equal(run(x), (module(x) - y).square().mean())
+    y = torch.randn(4, 8)
+    with pytest.raises(ValueError, match=r"loss = .*y=the tensor of the fit"):
+        run(x)
 
 
 @torch.library.custom_op("tmmu_tests::doubled", mutates_args=())

@@ -79,12 +79,8 @@ def test_selected_parameter_is_a_vertex() -> None:
 
 
 def test_unwritten_view_leads_to_the_writer_of_its_base() -> None:
-    which = graph(
-        [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")],
-        [node("n", "x", "b"), node("m", "v", "y")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")]
+    which = graph(tensors, [node("n", "x", "b"), node("m", "v", "y")], "x", "y")
     index, tree = grown(which)
     assert writer_of(index, index.tensor_of["v"]) == 0
     assert arrows(index, tree, collapse(index, tree, ())) == {"@→n", "n→m"}

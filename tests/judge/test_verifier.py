@@ -82,11 +82,8 @@ def test_bytes_need_no_prefix_sums() -> None:
 
 def two_step_bytes(offset_of_b: int, size_of_b: int) -> tuple[Graph, Plan]:
     """Return a plan of ``a → n → b`` in bytes: b may reuse a in place, and is at ``offset_of_b``."""
-    g = graph(
-        [tensor("a", 64, "input"), tensor("b", size_of_b // 4), tensor("c", 64, "input")],
-        [node("n", "a", "b"), node("m", "b c", "")],
-        "a c",
-    )
+    tensors = [tensor("a", 64, "input"), tensor("b", size_of_b // 4), tensor("c", 64, "input")]
+    g = graph(tensors, [node("n", "a", "b"), node("m", "b c", "")], "a c")
     plan = plan_graph(g, arenas={"activations": {"alignment_bytes": 1}}).plan
     place = {"a": 0, "b": offset_of_b, "c": 512}
     slot = {"a": 0, "b": 1, "c": 2} if offset_of_b < 512 else {"a": 0, "c": 1, "b": 2}
@@ -168,13 +165,8 @@ def test_capacity_is_compared_with_the_configuration() -> None:
 
 
 def test_named_dimensions_are_read_from_the_plan() -> None:
-    g = Graph(
-        tensors=(Tensor("x", ("B", 4), role="input"), Tensor("y", ("B", 4))),
-        nodes=(node("n", "x", "y"),),
-        inputs=("x",),
-        outputs=("y",),
-        dims={"B": Dim(1, 8)},
-    )
+    tensors = Tensor("x", ("B", 4), role="input"), Tensor("y", ("B", 4))
+    g = Graph(tensors, (node("n", "x", "y"),), ("x",), ("y",), dims={"B": Dim(1, 8)})
     plan = plan_graph(g, dims={"B": 3}).plan
     assert verify_plan(plan, g).ok
     assert "tensors" in rules(plan, g, dims={"B": 4})

@@ -18,11 +18,8 @@ def both(g: Graph, mode: Mode = "inference", **how: object) -> list[object]:
 
 
 def test_cycle_error_names_a_node_of_the_cycle() -> None:
-    g = graph(
-        [tensor("x", role="input"), *(tensor(name) for name in "pqr")],
-        [node("a", "q", "r"), node("b", "x q", "p"), node("c", "p", "q")],
-        "x",
-    )
+    tensors = [tensor("x", role="input"), *(tensor(name) for name in "pqr")]
+    g = graph(tensors, [node("a", "q", "r"), node("b", "x q", "p"), node("c", "p", "q")], "x")
     assert both(g) == [("LIVENESS_CYCLE", None, None, "b", "", "")] * 2
 
 

@@ -77,23 +77,15 @@ def test_gradients_of_two_consumers_are_accumulated() -> None:
 
 
 def test_gradients_flow_along_declared_edges_only() -> None:
-    g = graph(
-        [tensor("x", role="input"), tensor("gate", role="input"), tensor("y")],
-        [node("n0", "x gate", "y", instr="MUL", grad_edges=((0, 0),))],
-        "x gate",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), tensor("gate", role="input"), tensor("y")]
+    g = graph(tensors, [node("n0", "x gate", "y", instr="MUL", grad_edges=((0, 0),))], "x gate", "y")
     plan = plan_graph(g, mode="backward").plan
     assert {row.tensor_id for row in plan.rows() if row.role == "gradient"} == {"x@grad", "y@grad"}
 
 
 def test_integers_have_no_gradient() -> None:
-    g = graph(
-        [tensor("ids", role="input", dtype="int64"), tensor("table", role="parameter"), tensor("y")],
-        [node("n0", "ids table", "y", instr="GATHER")],
-        "ids",
-        "y",
-    )
+    tensors = [tensor("ids", role="input", dtype="int64"), tensor("table", role="parameter"), tensor("y")]
+    g = graph(tensors, [node("n0", "ids table", "y", instr="GATHER")], "ids", "y")
     plan = plan_graph(g, mode="backward").plan
     assert {row.tensor_id for row in plan.rows() if row.role == "gradient"} == {"table@grad", "y@grad"}
 

@@ -38,23 +38,15 @@ def test_persistent_tensor_lives_through_every_step(role: str) -> None:
 
 
 def test_unwritten_view_is_born_with_its_base() -> None:
-    g = graph(
-        [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")],
-        [node("n0", "x", "b"), node("n1", "v", "y", inplace="none")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")]
+    g = graph(tensors, [node("n0", "x", "b"), node("n1", "v", "y", inplace="none")], "x", "y")
     assert ranges(g)["v"] == (1, 3)
 
 
 def test_unwritten_view_without_its_base_is_not_planned() -> None:
     """``v`` views ``u``, which views ``m``, which only the backward pass writes; ``p`` views ``m`` and is written."""
-    g = graph(
-        [tensor("x", role="input"), tensor("y"), *(view(*names) for names in ("mx", "um", "vu", "wx", "pm"))],
-        [node("n0", "x", "y p"), node("n1", "x", "m", phase="backward")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), tensor("y"), *(view(*names) for names in ("mx", "um", "vu", "wx", "pm"))]
+    g = graph(tensors, [node("n0", "x", "y p"), node("n1", "x", "m", phase="backward")], "x", "y")
     existing = {"inference": {*"xywp"}, "backward": {*"xywpmuv"}}
     for mode, names in existing.items():
         plan = plan_graph(g, mode=mode).plan  # type: ignore[arg-type]
@@ -69,12 +61,8 @@ def test_unwritten_view_without_its_base_is_not_planned() -> None:
 
 
 def test_given_order_is_followed_and_ties_of_the_default_order_go_to_the_lowest_id() -> None:
-    g = graph(
-        [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("y")],
-        [node("z", "x", "a"), node("é", "x", "b"), node("m", "a b", "y")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("y")]
+    g = graph(tensors, [node("z", "x", "a"), node("é", "x", "b"), node("m", "a b", "y")], "x", "y")
     # "z" is one byte 0x7a, "é" begins with 0xc3: UTF-8 bytes decide, not an alphabet.
     assert plan_graph(g).plan.execution_order == ("z", "é", "m")
     assert plan_graph(g, order=["é", "z", "m"]).plan.execution_order == ("é", "z", "m")
@@ -96,11 +84,8 @@ def test_order_that_is_no_permutation_is_rejected(order: list[str], reason: str)
 
 
 def test_cycle_error_names_a_node_of_the_cycle() -> None:
-    g = graph(
-        [tensor("p"), tensor("q"), tensor("r")],
-        [node("behind", "q", "r"), node("m0", "q", "p"), node("m1", "p", "q")],
-        gives="r",
-    )
+    tensors = [tensor("p"), tensor("q"), tensor("r")]
+    g = graph(tensors, [node("behind", "q", "r"), node("m0", "q", "p"), node("m1", "p", "q")], gives="r")
     with pytest.raises(LivenessCycle) as caught:
         plan_graph(g)
     assert caught.value.diagnostics["node_id"] == "m0"

@@ -22,45 +22,29 @@ def refusal(g: Graph, **how: object) -> ContractError:
 
 
 def test_view_is_inside_its_base() -> None:
-    g = graph(
-        [tensor("x", 8, role="input"), view("v", "x", 2, offset=16), tensor("y")],
-        [node("n0", "v", "y", inplace="none")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", 8, role="input"), view("v", "x", 2, offset=16), tensor("y")]
+    g = graph(tensors, [node("n0", "v", "y", inplace="none")], "x", "y")
     found = rows(g)
     assert found["v"].offset_bytes == found["x"].offset_bytes + 16
     assert found["v"].logical_slot == found["x"].logical_slot
 
 
 def test_view_of_a_view_adds_its_offsets() -> None:
-    g = graph(
-        [tensor("x", 8, role="input"), view("v", "x", 4, offset=16), view("w", "v", 1, offset=4), tensor("y")],
-        [node("n0", "w", "y", inplace="none")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", 8, role="input"), view("v", "x", 4, offset=16), view("w", "v", 1, offset=4), tensor("y")]
+    g = graph(tensors, [node("n0", "w", "y", inplace="none")], "x", "y")
     assert rows(g)["w"].offset_bytes == 20
 
 
 def test_base_lives_while_a_view_is_read() -> None:
-    g = graph(
-        [tensor("x", role="input"), view("v", "x", 2), tensor("a"), tensor("y")],
-        [node("n0", "x", "a", inplace="none"), node("n1", "v a", "y", inplace="none")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), view("v", "x", 2), tensor("a"), tensor("y")]
+    g = graph(tensors, [node("n0", "x", "a", inplace="none"), node("n1", "v a", "y", inplace="none")], "x", "y")
     # x itself is last read at #1, its view at #2: nothing else may lie there before #3.
     assert len({row.logical_slot for row in rows(g).values() if row.tensor_id != "v"}) == 3
 
 
 def test_alias_group_is_one_storage_as_large_as_its_largest_member() -> None:
-    g = graph(
-        [tensor("x", role="input"), tensor("a", 4, alias_group_id="g"), tensor("b", 8, alias_group_id="g")],
-        [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")],
-        "x",
-        "b",
-    )
+    tensors = [tensor("x", role="input"), tensor("a", 4, alias_group_id="g"), tensor("b", 8, alias_group_id="g")]
+    g = graph(tensors, [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")], "x", "b")
     found = rows(g)
     assert found["a"].offset_bytes == found["b"].offset_bytes
     (arena,) = plan_graph(g).plan.arenas
@@ -149,22 +133,14 @@ def test_view_of_an_overwritten_parameter_cannot_be_read_later() -> None:
 
 
 def test_must_not_alias_inside_one_storage_is_rejected() -> None:
-    g = graph(
-        [tensor("x", role="input", must_not_alias=("v",)), view("v", "x", 2), tensor("y")],
-        [node("n0", "v", "y")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input", must_not_alias=("v",)), view("v", "x", 2), tensor("y")]
+    g = graph(tensors, [node("n0", "v", "y")], "x", "y")
     assert refusal(g).diagnostics["reason"] == "must_not_alias_same_storage"
 
 
 def test_distant_must_not_alias_tensors_never_share_a_slot() -> None:
-    g = graph(
-        [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c", must_not_alias=("x",))],
-        [node(f"n{i}", s, t, inplace="none") for i, (s, t) in enumerate(("xa", "ab", "bc"))],
-        "x",
-        "c",
-    )
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c", must_not_alias=("x",))]
+    g = graph(tensors, [node(f"n{i}", s, t, inplace="none") for i, (s, t) in enumerate(("xa", "ab", "bc"))], "x", "c")
     found = rows(g)
     assert found["c"].logical_slot != found["x"].logical_slot
 

@@ -18,15 +18,9 @@ def batched(policy="REPLAN_AT_SAFEPOINT", safepoints=("n1",), **dims):
     """Return ``x → n0 → h → n1 → y``, each of B × 64 floats, with ``w`` of 64 floats."""
     tensors = [Tensor(t, ("B", 64), role=r) for t, r in (("x", "input"), ("h", "activation"), ("y", "output"))]
     nodes = [node("n0", "x w", "h", inplace="none"), node("n1", "h", "y", inplace="none")]
-    return Graph(
-        (*tensors, Tensor("w", (64,), role="parameter")),
-        tuple(nodes),
-        ("x",),
-        ("y",),
-        dims=dims or {"B": Dim(1, 4)},
-        replan_policy=policy,
-        safepoints=safepoints,
-    )
+    tensors.append(Tensor("w", (64,), role="parameter"))
+    dims = dims or {"B": Dim(1, 4)}
+    return Graph(tuple(tensors), tuple(nodes), ("x",), ("y",), dims=dims, replan_policy=policy, safepoints=safepoints)
 
 
 def run(batches, request=None, **changes):

@@ -102,12 +102,8 @@ def test_rule_for_an_unknown_memory_is_rejected() -> None:
 
 
 def test_constant_arena_has_one_source() -> None:
-    g = graph(
-        [tensor("x", role="input"), tensor("a", role="constant"), tensor("b", role="constant"), tensor("y")],
-        [node("n0", "x a b", "y")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), tensor("a", role="constant"), tensor("b", role="constant"), tensor("y")]
+    g = graph(tensors, [node("n0", "x a b", "y")], "x", "y")
     rules = [{"name": "a", "memory": "MRAM", "constant_destination_memory": "SRAM"}, {"name": "b", "memory": "SRAM"}]
     with pytest.raises(InvalidIrShapes) as caught:
         planned(g, memories=[{"name": "SRAM"}, {"name": "MRAM", "writable": False}], rules=rules)
@@ -141,18 +137,10 @@ def test_arena_alignment_holds_for_every_slot() -> None:
 
 
 def test_render_hash_ignores_offsets_inside_an_arena() -> None:
-    g = graph(
-        [tensor("x", role="input"), tensor("a", role="constant"), tensor("b", role="constant"), tensor("y")],
-        [node("n0", "x a b", "y")],
-        "x",
-        "y",
-    )
-    swapped = graph(
-        [*g.tensors[:1], *(tensor(n, role="constant") for n in ("c", "a")), tensor("y")],
-        [node("n0", "x a c", "y")],
-        "x",
-        "y",
-    )
+    tensors = [tensor("x", role="input"), tensor("a", role="constant"), tensor("b", role="constant"), tensor("y")]
+    g = graph(tensors, [node("n0", "x a b", "y")], "x", "y")
+    tensors = [*g.tensors[:1], *(tensor(n, role="constant") for n in ("c", "a")), tensor("y")]
+    swapped = graph(tensors, [node("n0", "x a c", "y")], "x", "y")
     one, two = build_render_plan(planned(g)), build_render_plan(planned(swapped))
     assert one.plan_hash == two.plan_hash
     assert one.tensor_layout_hash != two.tensor_layout_hash

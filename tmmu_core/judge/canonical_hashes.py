@@ -71,14 +71,10 @@ def ir_hash(graph: Graph) -> bytes:
 
 def ir_object(graph: Graph) -> dict[str, Any]:
     """Return the normalised native form of a graph (contract §8), without default values."""
-    return _without_defaults(
-        graph,
-        **NOT_HASHED,
-        ir_schema=graph.ir_schema or GRAPH_SCHEMA,
-        dims={name: _without_defaults(dim) for name, dim in graph.dims.items()},
-        tensors=tuple([_tensor(tensor) for tensor in graph.tensors]),
-        nodes=tuple([_node(node) for node in graph.nodes]),
-    )
+    dims = {name: _without_defaults(dim) for name, dim in graph.dims.items()}
+    tensors, nodes = tuple(map(_tensor, graph.tensors)), tuple(map(_node, graph.nodes))
+    schema = graph.ir_schema or GRAPH_SCHEMA
+    return _without_defaults(graph, **NOT_HASHED, ir_schema=schema, dims=dims, tensors=tensors, nodes=nodes)
 
 
 @cache

@@ -81,12 +81,8 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
         result = planning.MemoryAlgoResult({}, sizes)
         for number, bases in memories.items():
             # ``pack`` accepts only powers of two as alignment, so its sizes and offsets are in units of ``alignment``.
-            packed = pack(
-                [spec.lifetime[0] for spec in bases],
-                [spec.lifetime[1] + 1 for spec in bases],
-                [spec.allocated_memory // alignment for spec in bases],
-                planner=planner,
-            )
+            lives = [spec.lifetime[0] for spec in bases], [spec.lifetime[1] + 1 for spec in bases]
+            packed = pack(*lives, [spec.allocated_memory // alignment for spec in bases], planner=planner)
             for spec, offset in zip(bases, packed.offset.tolist(), strict=True):
                 result.spec_dict[spec] = planning.SpecAllocResult(number, 0, sizes[number] + offset * alignment)
             sizes[number] += packed.extent_bytes * alignment + extra_padding

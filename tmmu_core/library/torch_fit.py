@@ -192,8 +192,7 @@ class TorchModel:
             try:
                 selected_rows = torch.arange(size, device=value.device) % rows
                 result = value.permute(order).index_select(order.index(axis), selected_rows).detach()
-                result = result.permute([order.index(k) for k in range(value.dim())])
-                return result.requires_grad_(value.requires_grad)
+                return result.permute([order.index(k) for k in range(value.dim())]).requires_grad_(value.requires_grad)
             except RuntimeError as error:
                 what = f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated."
                 raise UnreadableInput(what, hint='Give a smaller size, or inputs with device="meta".') from error

@@ -129,8 +129,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         raise overflow(ids[i], new_offset[i], f"$.tensors[{i}]")
     offset[moved] = np.fromiter(new_offset.values(), np.uint64, len(new_offset))
     group = groups.names()
-    shared = np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1
-    return Groups(group, offset, shared, death)
+    return Groups(group, offset, np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1, death)
 
 
 def _write_in_place(

@@ -90,8 +90,7 @@ def possible_extent(cols: Columns, at: int) -> int:
     """
     if not len(cols) or not cols.is_small or at >= SAFE or max(cols.align) == 1:
         return at
-    under = np.maximum(at - cols.sizes, 0)
-    return int((-(-under // cols.aligns) * cols.aligns + cols.sizes).min())
+    return int((-(-np.maximum(at - cols.sizes, 0) // cols.aligns) * cols.aligns + cols.sizes).min())
 
 
 def on_grid(storages: list[tuple[int, int]]) -> int:

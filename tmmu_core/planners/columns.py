@@ -68,8 +68,7 @@ class Columns:
     @cached_property
     def is_small(self) -> bool:
         """Whether int64 holds every intermediate value of a planner."""
-        worst = sum(map(int, self.size)) + len(self) * max(self.align, default=1) + max(self.fixed, default=0)
-        return worst < SAFE
+        return sum(map(int, self.size)) + len(self) * max(self.align, default=1) + max(self.fixed, default=0) < SAFE
 
     @cached_property
     def sizes(self) -> NDArray[Any]:

@@ -108,8 +108,7 @@ class ArenaSummary:
     @property
     def open_bytes(self) -> int:
         """Maximum number of bytes that another plan could save; 0 for an optimal one."""
-        least = self.bound_bytes if self.status == CLAIMED else self.stated_bound_bytes
-        return max(0, self.extent_bytes - least)
+        return max(0, self.extent_bytes - (self.bound_bytes if self.status == CLAIMED else self.stated_bound_bytes))
 
     @property
     def headroom_bytes(self) -> int | None:

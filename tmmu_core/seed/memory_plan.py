@@ -151,8 +151,7 @@ class GreedyMemoryPlanner:
 
     def plan(self, graph: Graph, request: PlanRequest | None = None) -> MemoryPlan:
         """Plan a graph. Raises ``ContractError``."""
-        helia = (request or PlanRequest()).but(planner="helia", options=self.options)
-        return memory_plan(make_plan(graph, helia).plan)
+        return memory_plan(make_plan(graph, (request or PlanRequest()).but(planner="helia", options=self.options)).plan)
 
 
 def memory_plan(plan: Plan) -> MemoryPlan:

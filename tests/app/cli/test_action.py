@@ -118,15 +118,9 @@ def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
             outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
             values |= {f"steps.{step.get('id')}.outputs.{name}": text for name, text in outputs.items()}
         called = tmp_path / "gh.txt"
-        return Ran(
-            code,
-            outputs["verdict"],
-            Path(outputs["folder"]),
-            files["GITHUB_STEP_SUMMARY"].read_text(),
-            used,
-            tuple(steps),
-            called.read_text() if called.exists() else "",
-        )
+        text = called.read_text() if called.exists() else ""
+        summary, folder = files["GITHUB_STEP_SUMMARY"].read_text(), Path(outputs["folder"])
+        return Ran(code, outputs["verdict"], folder, summary, used, tuple(steps), text)
 
     return run
 

@@ -253,12 +253,8 @@ def with_optimizer(
     updated = [written.get(parameter, parameter) for parameter in gradients if parameter in declared]
     reads = dict.fromkeys([*gradients.values(), *updated, *(state.id for state in states)])
     node = Node(STEP, "optimizer_step", tuple(reads), tuple(w.id for w in workspaces), "optimizer", "none")
-    return msgspec.structs.replace(
-        graph,
-        tensors=(*graph.tensors, *states, *workspaces),
-        nodes=(*graph.nodes, node),
-        execution_order=(*(graph.execution_order or ()), STEP),
-    )
+    tensors, order = (*graph.tensors, *states, *workspaces), (*(graph.execution_order or ()), STEP)
+    return msgspec.structs.replace(graph, tensors=tensors, nodes=(*graph.nodes, node), execution_order=order)
 
 
 def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) -> tuple[list[Tensor], list[Tensor]]:

@@ -1,5 +1,6 @@
 """One training step of a module: traced, compiled in a fitted order, run and measured."""
 
+import random
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -9,7 +10,9 @@ from itertools import permutations, zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import numpy
 import torch
+from torch.nn.modules import module as nn_module
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only, tree_structure, tree_unflatten
 
@@ -50,7 +53,7 @@ class TorchStep:
     code: str  # Python code of the joint graph, before equal operators are merged
     result_bytes: tuple[int, ...]  # bytes of the gradient of each result, 0 if it needs none
     accumulated: frozenset[str]  # names of the parameters whose ``grad`` exists before the step
-    tensors: Mapping[str, Any]  # name of a parameter, buffer, argument or mode → its identity (``_identities``)
+    tensors: Mapping[str, str]  # name of a parameter, buffer, argument or mode → its identity (``_identities``)
     autocast: Mapping[str, torch.dtype]  # kind of device → dtype of ``torch.autocast`` in which the step was traced
     step_cache: dict[Any, Any] = field(default_factory=dict)  # cache of ``with_optimizer``
 
@@ -148,17 +151,16 @@ class TorchStep:
             mutated = [node.meta["desc"] for node in signature_of(joint.graph_module).mutations.values()]
         written = {desc.target if hasattr(desc, "target") else self.call.input_names[desc.idx] for desc in mutated}
         shared = _pairs_in_one_storage(_values_by_name(module, self.call), written)
-        has_warned, parts, form = False, _parts(module, read), tree_structure(self.call[:2])
-        for path in observed.changed:  # the forward pass sets these attributes itself
-            parts.pop(f"{WRAPPER}{path}", None)
+        constants = {constant.untyped_storage()._cdata for constant in self.executed.constants}
+        parts_now = partial(_parts, module, read, constants, observed.changed)
+        has_warned, parts, form = False, parts_now(), tree_structure(self.call[:2])
 
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal has_warned
             call = Call.of(module.module, args, kwargs)
             given = dict(zip(call.input_names, tree_leaves(call[:2]), strict=True))
             named = _values_by_name(module, call)
-            now = _parts(module, read)
-            self._refuse_other_call(named, parts, {path: now.get(path) for path in parts})
+            self._refuse_other_call(named, parts, parts_now())
             for one, other in sorted(_pairs_in_one_storage(named, written) - shared):
                 raise ValueError(
                     f"{one} and {other.removeprefix(WRAPPER)} share memory that the step writes, and in the fit they "
@@ -205,10 +207,9 @@ class TorchStep:
         expected, actual = {**self.tensors, **before}, {**_identities(named, _autocast_now() or self.autocast), **now}
         for name in [*expected, *actual] if actual != expected else ():
             fitted, given = expected.get(name), actual.get(name)
-            is_frozen = isinstance(given, tuple) and fitted == (*given[:-1], True)  # a frozen parameter
-            if fitted != given and not is_frozen:
+            if fitted not in (given, f"{given} with a gradient"):  # the gradient of a parameter that is frozen now
                 raise ValueError(
-                    f"The step is fitted for {name.removeprefix(WRAPPER)} = {_text(fitted)}, not {_text(given)}. "
+                    f"The step is fitted for {name.removeprefix(WRAPPER)} = {fitted}, not {given}. "
                     "Call tmmu.fit again with it, or convert it. Register a number that changes often as a buffer."
                 )
 
@@ -224,7 +225,8 @@ class TorchStep:
             parameters = list(self.module.parameters())
             optimizer = None
             if self.optimizer is not None:
-                names = accumulated | {WRAPPER + gradient.leaf for gradient in self.executed.leaf_gradients}
+                leaves = {gradient.leaf for gradient in self.executed.leaf_gradients}
+                names = accumulated | leaves | {WRAPPER + leaf for leaf in leaves}
                 with gradients_of_zeros(self.module, names):
                     updated = {p: p for p in fx_memory.parameters_of(self.optimizer, parameters)}
                     optimizer = fx_memory.make_optimizer(self.optimizer, updated)
@@ -283,20 +285,33 @@ def trace_step(module: Any, call: Call, name: str, optimizer: fx_memory.Optimize
     """
     accumulated = parameters_with_gradients(module)
     trace = partial(exported_joint, module, call, name, stand_in=_has_no_data(module, call))
+    host_state = random.getstate(), str(numpy.random.get_state())
     with torch.enable_grad(), trace() as (joint, mode, observed):
+        if (random.getstate(), str(numpy.random.get_state())) != host_state:
+            what = "the forward pass draws random numbers of Python or NumPy, and a compiled step repeats them."
+            raise UnreadableInput(what, "Draw them with PyTorch, or pass them as inputs.", source=name)
+        for path, parameter in module.named_parameters():
+            if getattr(parameter, "_post_accumulate_grad_hooks", None):
+                what = f"the parameter {path.removeprefix(WRAPPER)!r} has a hook that runs after its gradient is added."
+                raise UnreadableInput(what, "Remove it, and call the optimizer after the backward pass.", source=name)
+        if observed.outside:
+            shapes = ", ".join({str(tuple(each.shape)): None for each in observed.outside})
+            what = f"tensors of the shapes {shapes} get gradients and are no parameters of the module."
+            hint = "Register them (nn.ParameterList, nn.ModuleList), and give a loss with parameters as a module."
+            raise UnreadableInput(what, hint, source=name)
         code, dependent = joint.graph_module.code, _input_dependent(joint.graph_module)
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     plain = {path: values for path, values in observed.changed.items() if not fx_state.has_tensors(values[1])}
     if plain:  # the next step starts with the attributes that this step set, and must have the same graph
-        is_same, next_state = True, fx_state.state_set(module.module, plain)
+        is_same, next_state = True, fx_state.state_set(module, plain)
         with suppress(UnreadableInput), next_state, torch.enable_grad(), trace() as (joint, *_):
             is_same = _is_same_trace(joint.graph_module, code, executed.constants)
         if not is_same:
             raise state_error(plain, name)
     reached = {path: pair for path, pair in observed.changed.items() if not fx_state.has_tensors(pair[0])}
     if len(reached) > len(plain) and not _has_no_data(module, call):  # attributes that get tensors in the first step
-        with fx_state.state_set(module.module, reached), torch.enable_grad(), trace() as (joint, *_):
+        with fx_state.state_set(module, reached), torch.enable_grad(), trace() as (joint, *_):
             if _input_dependent(joint.graph_module) != dependent:  # a result of the first step replaces operators
                 raise state_error(reached.keys() - plain.keys(), name)
     if executed.generators and _sets_generators(trace, executed.generators):
@@ -341,18 +356,22 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
             generator.set_state(state)
 
 
-def _parts(module: Any, read: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Return path → class, mode and hooks of each part of the module, and path → value of each attribute in ``read``.
+def _parts(
+    module: Any, read: Mapping[str, Collection[str]], constants: Collection[int], own: Collection[str]
+) -> dict[str, str]:
+    """Return path → class and hooks of each part, and path → mode, forward pass, and each attribute in ``read``.
 
     ``module``: result of ``fx_trace.with_loss``. ``read``: path of a part → attributes that the forward pass reads.
+    ``constants``: see ``fx_state.text_of``. ``own``: paths to omit: attributes that the forward pass sets.
     """
-    found = {}
-    for path, part in module.module.named_modules(prefix=WRAPPER[:-1]):
-        found[path] = f"{type(part).__name__} in {'training' if part.training else 'eval'} mode"
+    found = {"torch.nn": f"hooks {[k for name in _HOOKS for k in getattr(nn_module, f'_global{name}')]}"}
+    for path, part in module.named_modules():
         hooks = [k for name in _HOOKS for k in getattr(part, name)]
-        found[path] += f" with the hooks {hooks}" * bool(hooks)
-        found |= {f"{path}.{name}": repr(part.__dict__.get(name)) for name in read.get(path, ())}
-    return found
+        found[path] = type(part).__name__ + f" with the hooks {hooks}" * bool(hooks)
+        names = {"training", "forward", *read.get(path, ())}.difference(["forward"] * ("_orig_mod" in part._modules))
+        texts = {name: fx_state.text_of(part.__dict__.get(name), constants) for name in sorted(names)}
+        found |= {f"{path}.{name}".strip("."): text or "another tensor" for name, text in texts.items()}
+    return {path: text for path, text in found.items() if path not in own}
 
 
 def _has_no_data(module: Any, call: Call) -> bool:
@@ -378,27 +397,20 @@ def _pairs_in_one_storage(named: Mapping[str, Any], written: Collection[str]) ->
     return {(one, other) for names in owners.values() for one, other in permutations(names, 2) if other in written}
 
 
-def _identities(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
+def _identities(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, str]:
     """Return name → identity of a tensor (without its values) or of another argument; also PyTorch's modes."""
     modes = {"torch.autocast": f"{autocast}", "torch.inference_mode": f"{torch.is_inference_mode_enabled()}"}
-    found: dict[str, Any] = {}
+    found = {}
     for name, value in named.items():
         if isinstance(value, torch.Tensor):
             sizes = () if value.is_contiguous() else zip(value.stride(), value.shape, strict=True)
             strides = [stride for stride, size in sizes if size > 1]
-            found[name] = value.dtype, value.shape, strides, value.device, value.requires_grad
+            found[name] = f"{value.dtype} {tuple(value.shape)}{f' with strides {strides}' * bool(strides)} on "
+            found[name] += f"{value.device}{' with a gradient' * value.requires_grad}"
         else:
             is_plain = isinstance(value, bool | int | float | complex | str | None)
             found[name] = repr(value) if is_plain else f"a {type(value).__name__}"
     return found | modes
-
-
-def _text(identity: Any) -> str:
-    if not isinstance(identity, tuple):
-        return str(identity)
-    dtype, shape, strides, device, needs_gradient = identity
-    with_strides, with_gradient = f" with strides {strides}" * bool(strides), " with a gradient" * needs_gradient
-    return f"{dtype} {tuple(shape)}{with_strides} on {device}{with_gradient}"
 
 
 def equal_bits(first: Sequence[Any], second: Sequence[Any]) -> bool:

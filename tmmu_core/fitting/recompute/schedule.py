@@ -282,12 +282,7 @@ def schedule_move(
     repeated = [n for n, count in Counter(runs).items() for _ in range(count - 1)]
     storages = dict.fromkeys(s for n in repeated for s in problem.writes[n] if problem.droppable[s])
     tensors = tuple(model.name_of(s) for s in storages)
-    return Move(
-        "recompute",
-        "run the nodes in another order" + (f" and recompute {some_names(tensors)}" if tensors else ""),
-        WHY,
-        tensors,
-        tuple(model.node_id(n) for n in dict.fromkeys(repeated)),
-        Cost(sum(problem.flops[n] for n in repeated), 0, len(repeated)),
-        details={"runs": [model.node_id(n) for n in runs]},
-    )
+    what = "run the nodes in another order" + (f" and recompute {some_names(tensors)}" if tensors else "")
+    nodes = tuple(model.node_id(n) for n in dict.fromkeys(repeated))
+    cost = Cost(sum(problem.flops[n] for n in repeated), 0, len(repeated))
+    return Move("recompute", what, WHY, tensors, nodes, cost, details={"runs": [model.node_id(n) for n in runs]})

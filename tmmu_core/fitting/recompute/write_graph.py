@@ -114,12 +114,9 @@ class _Writer(DropWalk):
             s = self.storage[i]
             if tensor.saved_for_backward and s >= 0 and self.ever[s] and i not in self.read_late:
                 self.tensors[i] = msgspec.structs.replace(tensor, saved_for_backward=False)
-        return msgspec.structs.replace(
-            self.index.graph,
-            tensors=(*self.tensors, *self.new_tensors),
-            nodes=(*self.nodes, *self.added_nodes),
-            execution_order=tuple(self.order),
-        )
+        nodes, tensors = (*self.nodes, *self.added_nodes), (*self.tensors, *self.new_tensors)
+        order = tuple(self.order)
+        return msgspec.structs.replace(self.index.graph, tensors=tensors, nodes=nodes, execution_order=order)
 
     def run_sequence(self, runs: Sequence[int]) -> None:
         """Run the nodes at the positions of ``runs``, and each view before its first reader."""

@@ -179,9 +179,7 @@ def with_dims(graph: Graph, program: Program, envelopes: Mapping[str, Dim]) -> G
     """Return ``graph`` with the dynamic sizes as dimensions; sizes not in ``envelopes`` are fixed and assumed."""
     symbol_of = dynamic_dims(program)
     sizes = {name: program.symbols[symbol] for name, symbol in symbol_of.items() if symbol in program.symbols}
-    return msgspec.structs.replace(
-        graph,
-        dims={name: envelopes.get(name, Dim(size, size)) for name, size in sizes.items()},
-        assumed={name: size for name, size in sizes.items() if name not in envelopes},
-        ranges={name: Dim(*program.ranges.get(symbol_of[name], (0, LARGEST))) for name in sizes},
-    )
+    dims = {name: envelopes.get(name, Dim(size, size)) for name, size in sizes.items()}
+    assumed = {name: size for name, size in sizes.items() if name not in envelopes}
+    ranges = {name: Dim(*program.ranges.get(symbol_of[name], (0, LARGEST))) for name in sizes}
+    return msgspec.structs.replace(graph, dims=dims, assumed=assumed, ranges=ranges)

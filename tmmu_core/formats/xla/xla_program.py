@@ -189,5 +189,4 @@ def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
 
 def _bytes(shape: re.Match[str]) -> int:
     bits = int(shape[2] or 8)  # 8: ``pred``; a complex ``c64`` is two ``f32``
-    dims = [int(dim) for dim in shape[3].split(",") if dim and len(dim) < 20]
-    return (prod(dims) * bits + 7) // 8
+    return (prod(int(dim) for dim in shape[3].split(",") if dim and len(dim) < 20) * bits + 7) // 8

@@ -56,8 +56,7 @@ def read_whole(path: Path) -> bytes:
     """Return the bytes of a file, a pipe or a device. Raises ``OSError`` and the errors of :func:`read_stream`."""
     try:
         with path.open("rb") as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read() if is_file else read_stream(file, str(path))
+            return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else read_stream(file, str(path))
     except ValueError as error:  # the name contains a null character
         raise OSError(errno.EINVAL, "invalid file name") from error
 

@@ -260,8 +260,7 @@ def decode_node_centric(data: bytes, name: str = "") -> Graph:
     ports = enumerate(port_graph.outputs)
     graph_outputs = tuple([_port(port, output_counts, f"$.outputs[{j}]", "") for j, port in ports])
     same = {field: getattr(port_graph, field) for field in GRAPH_FIELDS}
-    graph = Graph(tuple(tensors), tuple(nodes), outputs=graph_outputs, ir_schema=GRAPH_SCHEMA, **same)
-    return normalise_dtypes(graph)
+    return normalise_dtypes(Graph(tuple(tensors), tuple(nodes), outputs=graph_outputs, ir_schema=GRAPH_SCHEMA, **same))
 
 
 def _shapes(node: PortNode) -> tuple[Shape, ...]:

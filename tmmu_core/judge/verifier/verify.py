@@ -120,13 +120,9 @@ def verify_plan(
     claiming_arenas = [arena.name for arena in certified if arena.proven_bytes is not None]
     if claiming_arenas:
         not_checked["certificate"] = f"the bound of {', '.join(claiming_arenas)} was not recomputed"
-    return Verdict(
-        limited(findings),
-        tuple(rule for rule in RULES if rule not in not_checked),
-        tuple((rule, not_checked[rule]) for rule in RULES if rule in not_checked),
-        certified,
-        "graph" if liveness else "rows",
-    )
+    rules = tuple(rule for rule in RULES if rule not in not_checked)
+    reasons = tuple((rule, not_checked[rule]) for rule in RULES if rule in not_checked)
+    return Verdict(limited(findings), rules, reasons, certified, "graph" if liveness else "rows")
 
 
 def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:

@@ -132,8 +132,7 @@ def _pack_around_always_live(
 
     def total_of(rest_bytes: int) -> int:
         """Return the extent (or bound) of all storages for an extent (or bound) of the other storages."""
-        with_top = -(-rest_bytes // grid) * grid + base - top_padding
-        return max(bound.bytes, min(base + rest_bytes, with_top))
+        return max(bound.bytes, min(base + rest_bytes, -(-rest_bytes // grid) * grid + base - top_padding))
 
     def rest_in_arena(rest_bytes: int) -> int:
         return in_arena(min(start.extent, total_of(rest_bytes)))

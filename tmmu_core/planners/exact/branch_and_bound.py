@@ -309,8 +309,7 @@ class BranchingOrder:
         most_failures = self.model.greatest(self._failures[order][self.model.section])
         # Counts are compared in steps of a factor √2: a finer scale would rank by random differences.
         failure_class = 2 * log2_fixed(1 + most_failures) >> 12
-        rank = _ranks(np.lexsort((self._rank(direction, order), -failure_class)))
-        return Attempt(rank, nodes, order)
+        return Attempt(_ranks(np.lexsort((self._rank(direction, order), -failure_class))), nodes, order)
 
     def attempt(
         self, searcher: Searcher, target: int, budget: int, watch: Watch | None

@@ -157,8 +157,7 @@ def reuse_model(problem: Problem) -> ReuseModel:
     empty_at, pin = np.maximum(pin, 0), np.where(size > 0, pin, -1)
     reserved = np.array(terms.reserved, np.int64).reshape(-1, 2)
     cost, capacity = int(penalties[is_one, 2].sum()), min(problem.capacity, LARGEST)
-    error = edge_error or pin_error
-    return ReuseModel(unit, capacity, size, align, pin, first, rows, empty_at, reserved, cost, error)
+    return ReuseModel(unit, capacity, size, align, pin, first, rows, empty_at, reserved, cost, edge_error or pin_error)
 
 
 class Placement:

@@ -124,12 +124,9 @@ def _constraints(problems: Sequence[Problem]) -> Constraints | None:
         if problem.fixed is not None:
             pinned |= {ids[i]: int(problem.fixed[i]) for i in np.flatnonzero(problem.fixed >= 0).tolist()}
     penalties = tuple(sorted(pairs.pop("reuse_penalties")))  # a pair may have several penalties
-    return Constraints(
-        **{name: tuple(sorted(set(rows))) for name, rows in pairs.items()},
-        pinned=dict(sorted(pinned.items())),
-        reserved={p.arena: p.reuse.reserved for p in problems if p.reuse is not None and p.reuse.reserved},
-        reuse_penalties=penalties,
-    )
+    reserved = {p.arena: p.reuse.reserved for p in problems if p.reuse is not None and p.reuse.reserved}
+    rows_of = {name: tuple(sorted(set(rows))) for name, rows in pairs.items()}
+    return Constraints(**rows_of, pinned=dict(sorted(pinned.items())), reserved=reserved, reuse_penalties=penalties)
 
 
 def _packings(problems: Sequence[Problem], planner: str, options: Mapping[str, Any], meter: Meter) -> list[Packing]:

@@ -230,13 +230,8 @@ def assemble(
         peak = peak_of_ranges(birth, death, size, fields["steps"])
     totals = metrics.totals_of(summaries, peak, reserved_peak_bytes)
     spent = time.perf_counter_ns() - started
-    plan = Plan(
-        tmmu_plan_hash=b"",
-        layout_hash=b"",
-        arenas=tuple(summaries),
-        metrics=metrics.plan_metrics(summaries, totals, retained=retained, allocation_time_ns=spent),
-        **fields,
-    )
+    figures = metrics.plan_metrics(summaries, totals, retained=retained, allocation_time_ns=spent)
+    plan = Plan(tmmu_plan_hash=b"", layout_hash=b"", arenas=tuple(summaries), metrics=figures, **fields)
     return canonical.with_hashes(plan)
 
 

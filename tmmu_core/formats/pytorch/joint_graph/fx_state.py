@@ -1,8 +1,10 @@
 """State that a trace of a module restores: the module's attributes, and the random generators."""
 
 import contextlib
+import inspect
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from types import FunctionType
 from typing import Any
 from unittest import mock
 
@@ -13,7 +15,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_on
 from tmmu_core.base.errors import UnreadableInput
 
 FIRST_SEED = 0x7E57_5EED  # first seed of a trace; a forward pass is unlikely to set it
-_OF_EVERY_MODULE = {*torch.nn.Module().__dict__, "_compiled_call_impl"}  # attributes of ``nn.Module``
+_OF_EVERY_MODULE = {*torch.nn.Module().__dict__, "_compiled_call_impl"} - {"training"}  # attributes of ``nn.Module``
+_REGISTERED = ("parameters", "buffers", "modules")
 _PLAIN = (bool, int, float, complex, str, type(None))
 
 
@@ -60,19 +63,44 @@ def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> I
 
 @contextlib.contextmanager
 def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
-    """Context manager: yield path of a part → names of its attributes with a number, text or ``None`` that are read."""
+    """Context manager: yield path of a part → names of its own attributes that are read, also missing ones."""
     paths = {id(part): path for path, part in module.named_modules()}
     read: dict[str, set[str]] = {}
 
     def getattribute(self: torch.nn.Module, name: str) -> Any:
-        value = object.__getattribute__(self, name)
-        is_own = name in object.__getattribute__(self, "__dict__") and name not in _OF_EVERY_MODULE
-        if is_own and type(value) in _PLAIN and id(self) in paths:
-            read.setdefault(paths[id(self)], set()).add(name)
-        return value
+        if name not in _OF_EVERY_MODULE and id(self) in paths:
+            own = object.__getattribute__(self, "__dict__")
+            of_class = hasattr(type(self), name) or any(name in own[f"_{kind}"] for kind in _REGISTERED)
+            if name in own or not of_class:
+                read.setdefault(paths[id(self)], set()).add(name)
+        return object.__getattribute__(self, name)
 
     with mock.patch.object(torch.nn.Module, "__getattribute__", getattribute):
         yield read
+
+
+def text_of(value: Any, constants: Collection[int]) -> str:
+    """Return a text that differs for values of an attribute that give other traces; "" for other tensors.
+
+    It has the numbers, texts, and tensors in ``constants`` (addresses of storages) of a container, of the fields of an
+    object, or of the outer variables of a function.
+    """
+    if type(value) in _PLAIN or isinstance(value, weakref.ref):
+        return repr(value) * (type(value) in _PLAIN)
+    if isinstance(value, torch.Tensor):
+        is_constant = value.layout is torch.strided and value.untyped_storage()._cdata in constants
+        return "the tensor of the fit" * is_constant
+    known: tuple[Any, ...] = (*_PLAIN, torch.Tensor, torch.nn.Module)
+    name, fields = f"{type(value).__name__} at {id(value):#x} ", getattr(value, "__dict__", {})
+    if isinstance(value, dict | list | tuple):
+        name, known, fields = "", (object,), value if isinstance(value, dict) else dict(enumerate(value))
+    elif isinstance(value, torch.nn.Module | type):
+        fields = {"training": getattr(value, "training", None)}
+    elif isinstance(value, FunctionType):
+        variables = inspect.getclosurevars(value)
+        fields = {**variables.globals, **variables.nonlocals}
+    texts = [(key, text_of(each, constants)) for key, each in fields.items() if isinstance(each, known)]
+    return f"{name}({', '.join(f'{key}={text}' for key, text in texts if text)})"
 
 
 def has_tensors(value: Any) -> bool:

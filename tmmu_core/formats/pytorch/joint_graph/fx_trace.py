@@ -10,7 +10,8 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorConverter
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only
@@ -31,6 +32,7 @@ class Observed:
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a changed attribute → its values before and after the pass (``state_restored``)."""
     result_bytes: tuple[int, ...] = ()  # bytes of the gradient of each result, 0 if it needs none
+    outside: Sequence[torch.Tensor] = ()  # tensors that get a gradient and are not in the trace
 
 
 class Call(NamedTuple):
@@ -48,17 +50,18 @@ class Call(NamedTuple):
             signature = inspect.signature(module.forward)
             parameters = signature.parameters
             bound = signature.bind(*args, **kwargs)
-            for name, each in parameters.items():
+            has_more = inspect.Parameter.VAR_POSITIONAL in {parameters[name].kind for name in bound.arguments}
+            for name, each in parameters.items() if not has_more else ():
                 if name in bound.arguments and bound.arguments[name] is each.default:
                     del bound.arguments[name]
             args, kwargs = bound.args, bound.kwargs
-        names = []  # ``x``, or ``x.0`` with a position or key in a container
+        names: list[str] = []  # ``x``, or ``x.0`` with a position or key in a container; each once
         for (side, *path), _ in tree_flatten_with_path((args, kwargs))[0]:
             keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in path]
             if side.idx == 0:
                 k = int(keys[0])
                 keys[0] = list(parameters)[k] if k < len(parameters) else f"input_{k}"
-            names.append(".".join(keys))
+            names.append(".".join(keys) if ".".join(keys) not in names else f"{'.'.join(keys)}_{len(names)}")
         return cls(args, kwargs, names)
 
 
@@ -80,15 +83,15 @@ def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     class WithLoss(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.module = module
+            self.module, self.loss = module, loss
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             output = self.module(*args, **kwargs)
-            if loss is None:
+            if self.loss is None:
                 own_loss = getattr(output, "loss", None)
                 return _each_once(objects_as_containers(output)) if own_loss is None else own_loss
             try:
-                result = loss(output)
+                result = self.loss(output)
             except TypeError as error:
                 if callable(loss) and "required positional argument" not in str(error):
                     raise
@@ -241,7 +244,8 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
                         raise ValueError(f"the forward pass changes the shape of the buffer {name!r}")
                     with torch.no_grad():
                         old.copy_(new)
-        observed.changed.update({path.removeprefix("module."): values for path, values in changed.items()})
+        observed.changed.update(changed)
+        observed.outside = _tensors_outside(result)
         leaves = [(leaf, _has_gradient(leaf)) for leaf in tree_leaves(result)]
         observed.result_bytes = tuple(leaf.numel() * leaf.element_size() if needs else 0 for leaf, needs in leaves)
         return result
@@ -251,9 +255,19 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     return observed
 
 
+def _tensors_outside(result: Any) -> list[torch.Tensor]:
+    """Return the leaves of the autograd graph of ``result`` that are not tensors of the trace."""
+    new = reached = {leaf.grad_fn for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)}
+    while new := {following for node in new - {None} for following, _ in node.next_functions} - reached:
+        reached = reached | new
+    leaves = [node.variable for node in reached - {None} if node.name().endswith("AccumulateGrad")]
+    return [leaf for leaf in leaves if not isinstance(leaf, FakeTensor | FunctionalTensor)]
+
+
 def state_error(paths: Iterable[str], name: str) -> UnreadableInput:
     """Return the error of a module whose step reads attributes that it sets for the next step."""
-    what = f"the forward pass reads values that it sets for the next step: attribute {', '.join(map(repr, paths))}."
+    names = ", ".join(repr(path.removeprefix(fx_origins.WRAPPER)) for path in paths)
+    what = f"the forward pass reads values that it sets for the next step: attribute {names}."
     return UnreadableInput(what, "Make it a tensor in a buffer: register_buffer in __init__.", source=name)
 
 
@@ -334,7 +348,8 @@ _HINTS = {  # part of the error's type or message, or a file in its trace → hi
     "its data is not allocated": "Give lists of numbers to operators as tensors, such as the lengths of ctc_loss.",
     "DataDependent": _VALUES,
     "DynamicOutputShape": _VALUES,
-    "non-functional tensor": "A hook writes to a buffer in the backward pass: write to it after the step instead.",
+    "non-functional tensor": "The forward pass writes to a tensor that is no buffer: call register_buffer in __init__. "
+    "Or a hook writes to a buffer in the backward pass: write to it after the step instead.",
     "requires_grad flags of leaf": "Set requires_grad before the fit, not in forward. Fit a GAN's losses one by one.",
     "dynamo-optimized": _KERNELS,
     "data pointer": _KERNELS,
