@@ -15,7 +15,7 @@ def limit_text(capacity: Capacity, size: Callable[[int], str] = numbers.short_by
 
 
 def result_text(fitted: Fitted, size: Callable[[int], str] = numbers.short_bytes) -> str:
-    """Return the result: ``Fits 2.00 GiB: 1.98 GiB after 4 changes, 2 % more FLOPs``, or why the plan does not fit."""
+    """Return the result: ``Fits the limit of 2 GiB: 1.98 GiB after 4 changes, 2 % more FLOPs``, or why not."""
     best, capacity = fitted.best, fitted.capacity
     limit = limit_text(capacity, size)
     planned, bound = map(size, (capacity.limited_bytes(best.plan), fitted.lower_bound_for(capacity)))
@@ -24,11 +24,11 @@ def result_text(fitted: Fitted, size: Callable[[int], str] = numbers.short_bytes
     if fitted.answer == "open":
         return f"Best plan found: {planned}, {size(fitted.over_bytes)} over the limit of {limit}; lower bound {bound}"
     if not best.moves:
-        return f"Fits {limit} without changes: {planned}"
+        return f"Fits the limit of {limit} without changes: {planned}"
     cost = [f"{numbers.percent(best.cost.extra_flops, fitted.flops)} more FLOPs"] if best.cost.extra_flops else []
     cost += [f"{size(best.cost.moved_bytes)} transferred"] if best.cost.moved_bytes else []
     count = numbers.count(len(best.moves), "change")
-    return f"Fits {limit}: {planned} after {count}, {', '.join(cost) or 'no extra cost'}"
+    return f"Fits the limit of {limit}: {planned} after {count}, {', '.join(cost) or 'no extra cost'}"
 
 
 def module_table(fitted: Fitted) -> tuple[list[str], list[list[str]]]:

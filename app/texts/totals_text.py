@@ -177,7 +177,7 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
         proof += " that overlap pairwise in time"
     else:
         proof += f" live at {numbers.step(step, numbers.shortened(plan.node_at(step), 24))}"
-        proof += f" and {len(others):,} more that must not share bytes" if others else ""
+        proof += f" and {len(others):,} more; no two may share bytes" if others else ""
     if reserved := reserved_bytes(plan, summary.name):
         proof += f", {short_bytes(reserved)} reserved"
     sentence = f"Lower bound: {bound}{f', {proof}' if summary.witness else ''}."

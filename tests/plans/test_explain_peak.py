@@ -32,7 +32,7 @@ SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc"
         (SMALL, "slots", "at #482,304, 990 KiB are live up to offset 2.30 MiB, and 1.33 MiB are unused"),
         (RESNET, "auto", "105 MiB are live at #13 n12; no plan of this execution order is smaller."),
         (RESNET, "slots", f"{ABOVE} #14 n13, r13 does not reuse r12's memory in place (3.06 MiB)."),
-        (RESNET, "greedy", f"{ABOVE} #15 n14, 2.30 MiB are not reused in place."),
+        (RESNET, "greedy", f"{ABOVE} #15 n14, more in-place reuse could save 2.30 MiB."),
         ("sample_graphs/must_not_alias.tmmu.json", "slots", "no plan of this execution order needs less than 80.0"),
         ("sample_graphs/training_step.tmmu.json", "slots", "no plan of this execution order in 3 arenas needs less"),
         (SNAPSHOT, "given", "no tensor uses the last 1.50 KiB."),

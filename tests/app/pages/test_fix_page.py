@@ -108,10 +108,10 @@ def searched(chosen: Choice, capacity: Capacity) -> Fitted:
 
 def test_capacity_of_one_arena_is_fitted_and_kept() -> None:
     at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB")
-    assert title(at) == "Fits 8.00 MiB of activations: 6.89 MiB after 1 change, no extra cost"
+    assert title(at) == "Fits the limit of 8.00 MiB of activations: 6.89 MiB after 1 change, no extra cost"
     at.button(key="fit-apply").click().run()
     assert at.query_params["capacity"] == "activations=8388608"
-    assert title(at) == "Fits 8.00 MiB of activations without changes: 6.89 MiB"  # the very plan that was promised
+    assert title(at) == "Fits the limit of 8.00 MiB of activations without changes: 6.89 MiB"  # the promised plan
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_other_planner_keeps_the_given_plan_as_baseline() -> None:
 
 def test_witness_can_be_marked() -> None:
     other = html(opened(graph="sample:must_not_alias"))
-    assert "2 buffers live at #2 work1 and 1 more that must not share bytes" in other
+    assert "2 buffers live at #2 work1 and 1 more; no two may share bytes" in other
     at = opened()
     assert "3 buffers live at #13 n12" in html(at)
     at.button(key="witness").click().run()

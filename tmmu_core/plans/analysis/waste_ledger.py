@@ -305,7 +305,7 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
         live = short_bytes(waste_ledger(plan, gap.arena).at(gap.step)["live"])
         place += f" {live} are live up to offset {short_bytes(arena.extent_bytes)}, and"
     causes = {
-        "reuse": f"at {step_text}, {missed if gap.reuse else f'{lost} are not reused in place'}",
+        "reuse": f"at {step_text}, {missed if gap.reuse else f'more in-place reuse could save {lost}'}",
         "holes": f"at {place} {lost} are free below the highest live tensor",
         "slot_rounding": f"at {place} {lost} are unused inside the slots of live tensors",
         "alignment_gaps": f"at {place} alignment costs {lost}",
