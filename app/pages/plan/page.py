@@ -156,7 +156,7 @@ def _draw_measured(shown: Shown) -> None:
     is_started = job_table().known(page_jobs.run_key(choice)) is not None
     with st.expander(f"Measured by {runtime}", expanded=is_started):
         if not is_started:
-            st.caption(f"Runs the model in a separate process and compares its memory with a plan of {PLANNER}.")
+            st.caption(f"Runs the model in another process and compares its memory with the plan of planner {PLANNER}.")
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
         job = page_jobs.model_run(choice)
