@@ -63,8 +63,9 @@ def test_fit_of_a_training_step_shows_bytes_by_module_and_what_binds_the_peak(tm
     assert all(row["activations"] == row["kept"] + row["recomputed"] + row["offloaded"] for row in rows)
     persistent = sum(row["parameters"] for row in rows)
     assert sum(answer["peak"]["modules"].values()) + persistent <= answer["extent_bytes"]
-    out = tmmu("fit", sample, "--capacity", "2GiB")[1]
+    out = tmmu("fit", sample, "--capacity", "3GiB")[1]
     assert "\ntransformer.h.*.ln_2 × 12 " in out
+    assert all(" B) " in line for line in out.splitlines() if line.startswith("recompute ")), "each change saves bytes"
 
 
 def test_update_in_place_counts_once_in_the_bytes_of_a_module(tmmu: Any) -> None:

@@ -172,19 +172,19 @@ class _FitSearch:
     def remove_small_moves(self) -> None:
         """Remove moves that save less than 1 % of the excess, if the plan still fits without them.
 
-        Try to remove all of them, then the smaller half, and so on. A move that other moves need cannot be removed.
+        Try to remove all of them, then the smaller half, and so on; after a removal, repeat this with the moves left.
+        A move that other moves need cannot be removed.
         """
         excess, moves = self.capacity.over(extents(self.start.plan)), self.best.moves[len(self.start.moves) :]
-        by_size = sorted(moves, key=lambda move: move.bytes)
-        small = [move.what for move in by_size if SMALL_DIVISOR * move.bytes < excess]
+        small = [m.what for m in sorted(moves, key=lambda m: m.bytes) if SMALL_DIVISOR * m.bytes < excess]
         count = min(len(small), len(moves) - 1)
         while count > 0:
             with suppress(ContractError):
-                others = tuple(move for move in moves if move.what not in small[:count])
-                candidate = candidates.plan_moves(self.start, others)
+                candidate = candidates.plan_moves(self.start, tuple(m for m in moves if m.what not in small[:count]))
                 if self.fits(candidate):
                     self.record(candidate)
                     self.best = candidate
+                    self.remove_small_moves()  # of the moves that are left
                     return
             count //= 2
 
