@@ -343,7 +343,7 @@ def test_request_options_are_parsed() -> None:
     assert (request.capacities, request.dims, request.order) == ({"a": 1024, "b": 7}, {"N": 2}, ("n1", "n0"))
     assert (request.seed, request.mode) == (arguments.request_of({"seed": "3"}).seed, "inference")
     assert arguments.request_of({"capacity": 5}).capacities == {"": 5}
-    assert arguments.request_of({"capacity": "5KiB"}).capacities == {"": 5120}
+    assert [arguments.request_of({"capacity": c}).capacities for c in ("5KiB", "a=1KiB")] == [{"": 5120}, {"a": 1024}]
     assert arguments.amount_of_bytes("capacity", 0) == 0
     for wrong in (-1, "-1", "", "many"):
         with pytest.raises(UnreadableInput, match="capacity"):

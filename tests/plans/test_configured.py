@@ -41,8 +41,9 @@ def test_each_arena_setting_alone_makes_a_configuration(fields: dict[str, Any], 
 def test_arena_settings_of_an_instance_keep_its_capacity() -> None:
     problem = replace(problem_of(("a", 0, 1, 4)), capacity=64)
     request = PlanRequest(arenas={"arena": {"alignment_bytes": 16, "page_size": 32}})
-    (arena,) = make_plan(PlainInstance("", problem), request).plan.arenas
-    assert (arena.alignment_bytes, arena.capacity_bytes, arena.committed_bytes) == (16, 64, 32)
+    plan = make_plan(PlainInstance("", problem), request).plan
+    found = [(arena.alignment_bytes, arena.capacity_bytes, arena.committed_bytes) for arena in plan.arenas]
+    assert (found, plan.alignment.tolist()) == ([(16, 64, 32)], [64])
 
 
 def test_fixed_offset_in_any_arena_of_an_instance_is_kept() -> None:
