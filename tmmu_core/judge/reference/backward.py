@@ -30,8 +30,8 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         edges = [(i, o) for i, o in gradient_edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
         outputs = dict.fromkeys(node.outputs[o] for o in sorted({o for _, o in edges}))
         inputs = dict.fromkeys(node.inputs[i] for i in sorted({i for i, _ in edges}))
-        # The first backward node that contributes to a gradient writes it; later ones accumulate into it. A backward
-        # node also writes the gradient of an output (of a loss, for example) that no earlier backward node wrote.
+        # The first backward node that contributes to a gradient writes it; later ones accumulate into it. A gradient
+        # to which none contributes (of a loss, for example) is written by the backward node of the tensor's producer.
         reads = [name + GRAD for name in (*outputs, *inputs) if name in gradients]
         new = [tensors[name] for name in (*outputs, *inputs) if name not in gradients]
         writes = [t.id + GRAD for t in new]
@@ -82,7 +82,7 @@ def saved_operands(node: Node, marked: set[str]) -> list[str]:
     if marked:
         return [name for name in dict.fromkeys((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
-    if needs == "mask":  # the second output is the mask; without one, the zeros of the first output are
+    if needs == "mask":  # the second output is the mask; of a single output, the zeros are the mask
         return list(dict.fromkeys(node.outputs[1:2] or node.outputs))
     inputs = node.inputs if needs in ("inputs", "both") else ()
     return list(dict.fromkeys((*inputs, *(node.outputs if needs in ("outputs", "both") else ()))))
