@@ -116,7 +116,7 @@ def read_csv(data: bytes, name: str = "") -> PlainInstance:
 def from_columns(
     cells: Mapping[str, Sequence[str]], lines: Sequence[int], names: Mapping[str, str], inclusive: bool = False
 ) -> PlainInstance:
-    """Return the instance. ``cells``, ``names``: by column; ``lines``: by row; ``inclusive``: upper is a last step."""
+    """Return the instance. ``cells``: column → texts; ``names``: column → header; ``inclusive``: upper is included."""
 
     def numbers(column: str, most: int, empty: int | None = None) -> list[int]:
         parsed: list[int] = []
@@ -209,7 +209,7 @@ def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
 
 
 def digits_of(text: str, unit: str = "") -> str:
-    """Return a number as digits, in bytes if it or the column (``unit``) has a unit. Return other text unchanged."""
+    """Return a number as digits, in bytes if either it or its column (``unit``) has a unit; other text unchanged."""
     if text.isdecimal() and not unit:
         return text
     text = str(int(text, 16)) if _HEX.fullmatch(text) else text

@@ -80,10 +80,10 @@ def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
 
 
 def text_of(value: Any, constants: Collection[int]) -> str:
-    """Return a text that differs for values of an attribute that give other traces; "" for other tensors.
+    """Return a text of an attribute's value. Values that give different traces have different texts.
 
-    It has the numbers, texts, and tensors in ``constants`` (addresses of storages) of a container, of the fields of an
-    object, or of the outer variables of a function.
+    The text contains the numbers, texts and tensors in a container, in the fields of an object, or in the outer
+    variables of a function. A tensor has the text "" if the address of its storage is not in ``constants``.
     """
     if type(value) in _PLAIN or isinstance(value, weakref.ref):
         return repr(value) * (type(value) in _PLAIN)
