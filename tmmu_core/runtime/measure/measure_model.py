@@ -1,8 +1,8 @@
 """Measure the memory that a runtime uses for a model, and plan the same graph.
 
 The figure of onnxruntime is the resident memory that the first two runs add. It excludes the inputs, which the caller
-owns, and pages of the arena that no run writes. Linux counts resident pages (4 KiB) in batches, so this figure is not
-exact to the byte. Figures of other runtimes are exact. ``app/cli/commands/compare.py`` describes each figure.
+owns, and pages of the arena that no run writes. Linux counts resident pages in batches, so this figure is approximate.
+Figures of other runtimes are exact (TensorFlow Lite Micro: to 16 bytes). See ``app/cli/commands/compare.py``.
 """
 
 import json
