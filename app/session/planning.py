@@ -45,7 +45,7 @@ class Shown:
     opened: Opened
     plan: Plan
     solution: Solution | None = None  # ``None`` for a finished plan and for a problem without a graph
-    verdict: Verdict | None = None  # on a plan or on offsets from a file; ``None`` for a plan computed here
+    verdict: Verdict | None = None  # on the plan or offsets of the open file; ``None`` for a computed or reviewed plan
 
     @property
     def graph(self) -> Graph | None:
@@ -231,7 +231,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields that select ``planner``. Without a baseline, replaced offsets of a file become the baseline."""
+    """Return the fields that select ``planner``. If it replaces a file's offsets, an unset baseline is set to them."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 

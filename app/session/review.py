@@ -184,7 +184,7 @@ def add_view(name: str) -> None:
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return the fields of the choice that a bookmark sets. The file stays; the moves stay if the baseline is equal."""
+    """Return the fields that a bookmark sets. The file is kept; ``moves`` is kept if the baseline does not change."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
     changes = {name: value for name, value in vars(chosen).items() if name not in _SERVER_KEYS.values()}
     return changes | ({"moves": state.choice().moves} if chosen.baseline == state.choice().baseline else {})

@@ -123,7 +123,7 @@ class GraphChart extends Drawing {
     const { selected, peak } = this.data.marks, vertex = [selected, peak, 0].find((number) => number >= 0);
     const box = this.layout.boxes[vertex] ?? [0, 0, 0, 0], bottom = TOP_MARGIN + (box[1] + box[3]) * READABLE;
     this.centre(box);
-    // Show the top of the graph if the box is visible there; else the box, without space above or below the graph.
+    // Show the top of the graph if the box is visible there; else centre the box, but scroll only within the graph.
     const lowest = this.stage.clientHeight - TOP_MARGIN - this.layout.height * READABLE;
     this.view.y = bottom < this.stage.clientHeight ? TOP_MARGIN : Math.min(Math.max(this.view.y, lowest), TOP_MARGIN);
   }
