@@ -108,13 +108,13 @@ def _declared_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
 
 
 def undefined_size(model: onnx.ModelProto, value: str, dims: Mapping[str, Dim]) -> str:
-    """Return the name of a size of ``value`` that the model declares and no input has; ``""`` if none."""
+    """Return the first declared size name of ``value`` that ``dims`` lacks; ``""`` if none."""
     sizes = [dim.dim_param for name, dim in _declared_sizes(model) if name == value]
     return next((size for size in sizes if size and size not in dims), "")
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
-    """Return the shapes. If an unnamed size has no :func:`_factors`, fix the dimensions on which it depends."""
+    """Return the shapes. If :func:`_factors` cannot express a size, fix the assumed dimensions on which it depends."""
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 BLOCK_UNIT = 512  # block sizes are multiples of it, in bytes
 SMALL_SIZE = 1 << 20  # maximum bytes of a small allocation
-OWN_SEGMENT_SIZE = 10 << 20  # minimum bytes for which a new segment has the size of the allocation, rounded up
+OWN_SEGMENT_SIZE = 10 << 20  # a new segment for at least this many bytes has the size of the allocation, rounded up
 SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20  # bytes of a new segment for a small, and for any other allocation
 SEGMENT_UNIT = 2 << 20  # unit of the rounding for ``OWN_SEGMENT_SIZE``, in bytes
 Pool = list[tuple[int, int]]  # ``(size, address)`` of the free blocks of a lane for small or large allocations, sorted

@@ -73,7 +73,7 @@ class PackedArena:
     problem: Problem
     packing: Packing
     slot: I64  # per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)
-    extent: int  # end of the highest slot (without slots: storage); for a snapshot at least the reserved bytes
+    extent: int  # highest end of a slot (without slots: of a storage); for a snapshot at least the reserved bytes
     held_until: I64  # per storage, its death; for the input of an in-place reuse that is not taken, one step more
     handoffs: I64  # shape (h, 2): input and output storage of each possible in-place reuse
     taken: NDArray[np.bool_]  # per in-place reuse, whether its two storages share an offset
@@ -195,7 +195,7 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
-    """Return the alignment of each row's offset: the arena's, or the tensor's declared alignment if it is larger."""
+    """Return each offset's alignment: the arena's (inside a storage: the element size), or a larger declared one."""
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]
@@ -203,7 +203,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     if own_arenas:  # ``helia`` sets the alignment of each storage, which the configuration does not contain
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     start_alignment = np.maximum(alignment, liveness.storages.alignment[storage])
-    # A view, or a tensor past the start of its storage, is aligned to its element size, at most like the storage.
+    # For a view, or a tensor past the start of its storage: the element size, or the storage's alignment if smaller.
     is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for row in np.flatnonzero(is_inside).tolist():
         alignment[row] = min(itemsize(tensors[rows[row]].dtype), int(start_alignment[row]))

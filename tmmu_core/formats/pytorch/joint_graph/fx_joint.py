@@ -5,8 +5,8 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Inputs and results of the forward pass that backward reads are saved, unless their storage is persistent.
-* The program returns the new value of each buffer (or input) that it writes. If the operator of the new value reads the
-  old one (``batch_norm``) and neither is a view, this operator writes in place. Else a node copies the new value.
+* The program returns the new value of each buffer (or input) that it writes. If the operator that computes this value
+  also reads the old one (``batch_norm``) and neither is a view, it writes in place. Else a node copies the new value.
 * The bodies of operators in ``FLOWS`` (``cond``, ``while_loop`` …) are flattened where possible (``scopes``). Other
   bodies are not planned; the field ``unplanned`` names them.
 * A tensor X that does not fill its storage (padding, an input that is a slice) is a view of a tensor ``X.storage``.
@@ -68,7 +68,7 @@ class JointReader(torch.fx.Interpreter):
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
         self.storages: dict[int, tuple[str, StridedLayout | None]] = {}
-        """Address of a storage → id of the tensor that fills it, its layout (``None``: ``X.storage``, or repeats)."""
+        """Address of a storage → the tensor that fills it, its layout (``None`` for ``X.storage`` and stride 0)."""
         self.id_of: dict[int, str] = {}  # ``id()`` of a value → tensor id
         self.values: list[Any] = []  # all values; the references keep their ``id()`` and storage addresses unique
         self.value_of: dict[str, Any] = {}  # tensor id → value
@@ -180,7 +180,7 @@ class JointReader(torch.fx.Interpreter):
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
         draft.inplace = self._inplace_pairs(n, operands, results, draft)
-        if writer is not None:  # the scatter becomes the operator that eager mode runs in place on the part
+        if writer is not None:  # a write to a view: eager mode runs only ``writer``, in place on the view
             replaced, part_id = self._remove_node(writer), self.id_of[id(self.env[writer.args[0]])]
             draft.instr = replaced.instr
             draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]
@@ -274,7 +274,7 @@ class JointReader(torch.fx.Interpreter):
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
-        """Return a function that flattens ``body``; numbers are from ``operands``; ``inline``: in the same scope."""
+        """Return a function that flattens ``body`` with the numbers in ``operands``; ``inline``: in the same scope."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
