@@ -12,7 +12,7 @@ RULES: dict[str, str] = {
     "slots_equal_max_live": "Every arena has as many slots as its maximum of live storages (TMMU v2 VII.A, I.E).",
     "lifetimes": "No node of any phase accesses a tensor outside its live range (TMMU v2 VII.A, I.E).",
     "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (TMMU v2 VII.A).",
-    "undeclared_inplace": "A node reuses its input in place by default; its inplace is not declared (contract §1).",
+    "undeclared_inplace": "A node may reuse its input in place by default; its inplace is not declared (contract §1).",
     "split_scope": "A node runs between the nodes of a scope that it is not part of.",
     "slots_over_optimal": "must_not_alias pairs need slots above the optimum (contract §3).",
     "unit_not_stated": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
@@ -43,7 +43,7 @@ def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | Non
             # A synthesised backward node has the permission of its forward node.
             if node_id in undeclared or node_id.removesuffix("@grad") in undeclared:
                 arena = plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else ""
-                message = f'{node_id!r} reuses {x!r} for {y!r} by default; declare inplace as "any", "none" or pairs.'
+                message = f'{node_id!r} may reuse {x!r} for {y!r} by default; set inplace to "any", "none" or pairs.'
                 found.append(warning("undeclared_inplace", message, tensor=x, other=y, arena=arena, step=step))
         # A loop body may run many times, so its nodes must be consecutive. ``outer/inner``: a nested body.
         scope = {node.node_id: node.scope for node in graph.nodes}
