@@ -21,7 +21,7 @@ from tmmu_core.store.runs import PREFIX
 INCOMPARABLE = {  # path of a difference → why plans with this difference cannot be compared
     "$.ir_hash": "different graphs",
     "$.replay_token": "different replay tokens",
-    "$.tensors_hash": "a digest of an older version without a hash of its tensors",
+    "$.tensors_hash": "a digest from an older version, which has no hash of its tensors",
     "$.arena_config_hash": "different arena configurations",
 }
 RUNTIMES = ("tflm",)

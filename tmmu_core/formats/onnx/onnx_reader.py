@@ -156,7 +156,7 @@ def _build_with_runtime_shapes(
     facts = infer(flat.model, sizes)
     onnx_shape_run.add_known_shapes(flat, facts, run.known, "measured")
     graph = _build(flat, facts, sizes, name, fix=True)
-    note = f"{len(run.taken)} branches as one run took them" if len(run.taken) > 1 else "1 branch as one run took it"
+    note = f"{len(run.taken)} branches of one run" if len(run.taken) > 1 else "1 branch of one run"
     return msgspec.structs.replace(graph, name=f"{graph.name} ({note})")
 
 
